@@ -1,0 +1,50 @@
+# The verbs of the project. They need Python 3.11 or newer with pip, and make; everything else goes into .venv.
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+# At most four workers: each one imports JAX and compiles for itself.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all check coverage clean
+
+help: ## show the verbs
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/.installed ## install and run a small campaign (make run ARGS="--help" shows its settings)
+	$(BIN)/musbo run $(ARGS)
+
+test: $(VENV)/.installed-dev ## the short forms of all tests
+	$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.installed-dev ## all tests, the long forms too
+	$(PYTEST) -m "" --hypothesis-profile long $(ARGS)
+
+check: $(VENV)/.installed-dev ## format, lint, types, import rule, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+	$(PYTEST) $(ARGS)
+
+coverage: $(VENV)/.installed-dev ## the short forms, with the lines that they miss
+	$(PYTEST) --cov --cov-report term-missing $(ARGS)
+
+clean: ## remove the environment, caches and build products
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A system Python may come without ensurepip (Debian's does); its own pip can then fill the environment.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "musbo needs Python 3.11 or newer, and $(PYTHON) is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV) 2>/dev/null || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[sim,report]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@

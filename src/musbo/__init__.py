@@ -1,0 +1,3 @@
+"""Deployment-constrained reinforcement learning."""
+
+__version__ = "0.1.0"

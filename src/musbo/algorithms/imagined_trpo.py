@@ -1,0 +1,288 @@
+"""Algorithm 1: policy optimisation in imagination between deployments.
+
+MUSBO, its two ablations, BREMEN and ME-TRPO are values of `ImaginedTRPO`; they differ in settings only. `train` is a
+generator: every state that it yields holds all that is needed to go on, inside a fit too, so that a killed process resumes
+to the same bits as an uninterrupted one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from musbo.core.errors import UserError
+from musbo.data.dataset import Dataset, rows
+from musbo.data.scaling import Normaliser, Scaling, measure
+from musbo.learning import fit, handover, models, start
+from musbo.learning.advantage import (
+    Baseline,
+    Discounting,
+    Ridge,
+    Value,
+    discounted_returns,
+    gae,
+    rollout_features,
+    standardise,
+)
+from musbo.learning.fit import FitSettings, FitState
+from musbo.learning.handover import Check, Choice, Handover, Last
+from musbo.learning.imagine import Imagine, Starts, imagine, start_states
+from musbo.learning.label import Disagreement, Label
+from musbo.learning.start import Clone, Start
+from musbo.learning.trpo import TRPO, trpo_step
+from musbo.models.actor import Actor, Explore, Seeking, UniformActor, make_actor
+from musbo.models.dynamics import Dynamics
+from musbo.models.labeler import Labeler
+from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
+from musbo.tasks.task import Task
+
+Metrics = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ImaginedTRPO:
+    """Settings of Algorithm 1. The defaults are the paper's."""
+
+    label: Label = Disagreement()
+    """U: how far imagined steps are trusted (eq. 7)."""
+    start: Start = Clone()
+    """Where policy optimisation starts (line 5)."""
+    explore: Explore = Seeking()
+    """How data are collected (eq. 16)."""
+    dynamics: FitSettings = field(default_factory=lambda: FitSettings(members=5))
+    """M: the dynamics ensemble (line 2)."""
+    labeler: FitSettings = field(default_factory=lambda: FitSettings(members=3))
+    """P: the uncertainty labeler (line 3)."""
+    policy: PolicySettings = PolicySettings()
+    """pi: the policy."""
+    imagine: Imagine = Imagine()
+    """Imagined trajectories per update (lines 7 and 8)."""
+    discount: Discounting = Discounting()
+    """gamma and lambda."""
+    baseline: Baseline = Ridge()
+    """V: the value baseline."""
+    trpo: TRPO = TRPO()
+    """The trust-region step (eq. 8)."""
+    updates: int = 2000
+    """L: TRPO updates per deployment (paper: 2000, hopper 6000)."""
+    handover: Handover = Last()
+    """Which policy is handed over (spec 6.6)."""
+    check: Check = Check()
+    """Imagined evaluation during training."""
+
+    def __post_init__(self) -> None:
+        if self.updates < 1:
+            raise UserError(f"updates (L) must be at least 1, not {self.updates}.")
+        if self.labeler.members < 2:
+            raise UserError(f"the labeler needs at least 2 members (K) to disagree, not {self.labeler.members}.")
+
+    def begin(self, task: Task, key: PRNGKeyArray) -> "State":
+        """Before the first deployment: an untrained policy and no models."""
+        k_policy, k_value = jax.random.split(key)
+        value = self.baseline.begin(task.obs_size, k_value)
+        return State("collected", init_policy(k_policy, task, self.policy), value)
+
+    def actor(self, task: Task, state: "State") -> Actor:
+        """Line 1: who collects the next batch. Without a model nobody knows better than uniformly random actions."""
+        if state.labeler is None:
+            return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+        return make_actor(self.explore, state.policy, state.labeler)
+
+    def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
+        """Lines 2 to 4 of Algorithm 1 on everything collected so far."""
+        k_M, k_P, k_clone, k_improve, k_new_M, k_new_P = jax.random.split(key, 6)
+        scaling = measure(data, learn_reward=task.reward == "learned")
+
+        if state.stage == "collected":
+            policy = renormalise(state.policy, Normaliser(scaling.obs_mean, scaling.obs_std))
+            state = replace(state, stage="dynamics", policy=policy)
+        if state.stage == "dynamics":  # line 2: M <- learn the transition dynamics from D_all
+            work = state.fit or models.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new_M)
+            objective = models.SquaredError(logit=task.terminated == "learned")
+            for work, metrics in fit.epochs(
+                self.dynamics, objective, models.dynamics_rows(task, data, scaling), work, k_M
+            ):
+                yield replace(state, fit=work), {"stage": "dynamics", "index": metrics["epoch"], **metrics}
+            state = replace(state, stage="labeler", dynamics=Dynamics(work.best, scaling), fit=None)
+        if state.stage == "labeler":  # line 3: train the uncertainty labeler on D_all
+            work = state.fit or models.begin_labeler(task, self.labeler, state.labeler, scaling, k_new_P)
+            likelihood = models.GaussianLikelihood()
+            for work, metrics in fit.epochs(self.labeler, likelihood, models.labeler_rows(data, scaling), work, k_P):
+                yield replace(state, fit=work), {"stage": "labeler", "index": metrics["epoch"], **metrics}
+            judge = Labeler(work.best, scaling, models.measure_levels(work.best, scaling, data))
+            state = replace(state, stage="start", labeler=judge, fit=None)
+        if state.stage == "start":  # line 5: pi_init <- the data-collection policy
+            if isinstance(self.start, Clone):
+                work = state.fit or start.begin(state.policy)
+                for work, metrics in start.clone(self.start, data, state.policy, work, k_clone):
+                    yield replace(state, fit=work), {"stage": "start", "index": metrics["epoch"], **metrics}
+                state = replace(state, policy=start.cloned(state.policy, work), fit=None)
+            state = replace(state, stage="improve", update=0, choice=None)
+        if state.stage == "improve":  # lines 6 to 10: imagine, label, improve
+            yield from self._improve(task, data, state, k_improve)
+
+    def _improve(
+        self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray
+    ) -> Iterator[tuple["State", Metrics]]:
+        k_update, k_outer, k_check = jax.random.split(key, 3)
+        assert state.dynamics is not None and state.labeler is not None
+        M, P = state.dynamics, state.labeler
+        initial, anywhere, heldout = places(data)
+
+        def rating(policy: Policy) -> handover.Rating:
+            return handover.rate(task, self.check, self.imagine, policy, M, P, heldout, k_check)
+
+        if state.choice is None:
+            first = rating(state.policy)
+            state = replace(state, choice=handover.first_choice(state.policy, first))
+            yield state, {"stage": "check", "index": 0, **rating_metrics(first)}
+        while state.update < self.updates and not bool(state.choice.stopped):
+            i = state.update
+            policy, value, numbers = update(
+                self, task, state.policy, state.value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer
+            )
+            state = replace(state, policy=policy, value=value, update=i + 1)
+            yield state, {"stage": "improve", "index": i + 1, "updates": self.updates, **host(numbers)}
+            if (i + 1) % self.check.every == 0 or i + 1 == self.updates:
+                seen = rating(policy)
+                state = replace(state, choice=handover.choose(self.handover, state.choice, policy, seen, i + 1))
+                chosen = {"chosen": int(state.choice.update), "stopped": bool(state.choice.stopped)}
+                yield state, {"stage": "check", "index": i + 1, **rating_metrics(seen), **chosen}
+        yield (
+            replace(state, stage="collected", policy=state.choice.policy, choice=None, update=0),
+            {
+                "stage": "done",
+                "index": 0,
+                "chosen": int(state.choice.update),
+                "alpha": self._alpha(P),
+            },
+        )
+
+    def _alpha(self, judge: Labeler) -> float | None:
+        from musbo.learning.label import temperature
+
+        return float(temperature(self.label, judge)) if isinstance(self.label, Disagreement) else None
+
+
+class State(eqx.Module):
+    """Everything that passes from one moment of a campaign to the next."""
+
+    stage: str = eqx.field(static=True)
+    policy: Policy
+    value: Value
+    dynamics: Dynamics | None = None
+    labeler: Labeler | None = None
+    fit: FitState | None = None  # a fit under way
+    choice: Choice | None = None
+    update: int = eqx.field(static=True, default=0)
+
+
+def host(numbers: dict[str, Array]) -> Metrics:
+    """Arrays to plain numbers and lists."""
+    return {name: np.asarray(value).tolist() for name, value in numbers.items()}
+
+
+def rating_metrics(rating: handover.Rating) -> Metrics:
+    returns = np.asarray(rating.returns)
+    return {
+        "imagined_return": float(returns.mean()),
+        "imagined_per_member": returns.tolist(),
+        "imagined_length": float(rating.length),
+        "path_disagreement": float(rating.path),
+    }
+
+
+def places(data: Dataset) -> tuple[Starts, Starts, Starts]:
+    """Start states: initial ones, any, and held-out ones for checks; arrays at full capacity, so nothing recompiles."""
+    live, heldout, initial = np.asarray(data.live), np.asarray(data.heldout), np.asarray(data.initial)
+    obs = np.asarray(data.obs)
+
+    def pack(mask: np.ndarray) -> Starts:
+        chosen = rows(mask)
+        packed = np.zeros_like(obs)
+        packed[: len(chosen)] = obs[chosen]
+        return Starts(jnp.asarray(packed), jnp.asarray(len(chosen)))
+
+    train = live & ~heldout
+    begins = train & initial if (train & initial).any() else live & initial
+    begins = begins if begins.any() else train  # logs may hold no episode's beginning
+    unseen = heldout & initial if (heldout & initial).sum() >= 5 else heldout
+    return pack(begins), pack(train), pack(unseen)
+
+
+@partial(jax.jit, static_argnames=("settings", "task"))
+def update(
+    settings: ImaginedTRPO,
+    task: Task,
+    policy: Policy,
+    value: Value,
+    M: Dynamics,
+    P: Labeler,
+    initial: Starts,
+    anywhere: Starts,
+    index: Int[Array, ""],
+    key: PRNGKeyArray,
+    outer_key: PRNGKeyArray,
+) -> tuple[Policy, Value, dict[str, Array]]:
+    """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step."""
+    k_start, k_imagine, k_label, k_first, k_value = jax.random.split(jax.random.fold_in(key, index), 5)
+    where = start_states(settings.imagine, task, initial, anywhere, settings.imagine.rollouts, k_start)
+    rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key)  # lines 7, 8
+    rollout, apart = settings.label(rollout, P, k_label)  # line 9
+
+    live = rollout.live.astype(jnp.float32)
+    phi = rollout_features(rollout, policy.normaliser)
+    t1, b, f = phi.shape
+    flat = phi[:-1].reshape(-1, f)
+
+    def fitted(v: Value, wanted: Float[Array, "t b"], k: PRNGKeyArray) -> Value:
+        return settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)  # type: ignore[arg-type]
+
+    # The first baseline of a deployment is fitted on this batch before it is used.
+    value = jax.lax.cond(
+        index == 0, lambda v: fitted(v, discounted_returns(settings.discount, rollout), k_first), lambda v: v, value
+    )
+    values = value(phi.reshape(-1, f)).reshape(t1, b)
+    advantages = gae(settings.discount, rollout, values)
+    weighted = standardise(advantages, live) * rollout.weight
+    policy, step = trpo_step(  # line 10
+        settings.trpo,
+        settings.policy.learned_sigma,
+        policy,
+        rollout.obs.reshape(-1, task.obs_size),
+        rollout.act.reshape(-1, task.act_size),
+        weighted.reshape(-1),
+        live.reshape(-1),
+    )
+    value = fitted(value, advantages + values[:-1], k_value)
+    return policy, value, update_metrics(rollout, apart, advantages, values[:-1], step)
+
+
+def update_metrics(rollout: Any, apart: Array, advantages: Array, values: Array, step: Any) -> dict[str, Array]:
+    """What one update is worth knowing by; quantiles are over the steps that exist."""
+    live = rollout.live
+    n = jnp.maximum(jnp.sum(live), 1)
+    tenths = jnp.asarray([0.1, 0.5, 0.9])
+
+    def quantiles(x: Array) -> Array:
+        return jnp.nanquantile(jnp.where(live, x, jnp.nan)[::4], tenths)
+
+    returns = advantages + values
+    spread = jnp.sum(jnp.where(live, (returns - jnp.sum(live * returns) / n) ** 2, 0.0))
+    return {
+        "imagined_sum": jnp.sum(rollout.reward) / live.shape[1],
+        "length": n / live.shape[1],
+        "U": quantiles(rollout.weight),
+        "disagreement": quantiles(apart),
+        "kl": step.kl,
+        "gain": step.gain,
+        "accepted": step.accepted,
+        "fraction": step.fraction,
+        "value_explained": 1 - jnp.sum(live * advantages**2) / jnp.maximum(spread, 1e-12),
+    }

@@ -1,0 +1,157 @@
+"""Names to values: which method is which value of `ImaginedTRPO`, and the three presets with the source of every number.
+
+`paper` has every number of the paper's tables, `fast` is for two CPU cores, `quick` for demonstrations and tests.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.core.errors import UserError
+from musbo.learning.advantage import Discounting
+from musbo.learning.fit import FitSettings
+from musbo.learning.handover import BestImagined, Check, Last
+from musbo.learning.imagine import Imagine
+from musbo.learning.label import Disagreement, Trust
+from musbo.learning.start import Clone, Continue
+from musbo.learning.trpo import TRPO
+from musbo.models.actor import Plain, Seeking
+from musbo.models.policy import PolicySettings
+
+Preset = Literal["quick", "fast", "paper"]
+PRESETS: dict[str, str] = {
+    "quick": "a minute or two: demonstrations and tests",
+    "fast": "two CPU cores: deeper, narrower networks and fewer, larger updates",
+    "paper": "every number of the paper's tables: hours on a GPU",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method: what it is in one line, and the three parts that make it so."""
+
+    line: str
+    label: Disagreement | Trust
+    start: Clone | Continue
+    explore: Seeking | Plain
+
+
+ALGORITHMS: dict[str, Recipe] = {
+    "musbo": Recipe(
+        "the paper's method: uncertainty coefficient and low-support collection", Disagreement(), Clone(), Seeking()
+    ),
+    "musbo-coefficient": Recipe(
+        "MUSBO without zeta: the uncertainty coefficient only", Disagreement(), Clone(), Plain(0.01)
+    ),
+    "musbo-collection": Recipe("MUSBO without U: low-support collection only", Trust(), Clone(), Seeking()),
+    "bremen": Recipe(
+        "behaviour cloning, then TRPO in the ensemble (Matsushima et al., 2020)", Trust(), Clone(), Plain(0.1)
+    ),
+    "me-trpo": Recipe(
+        "TRPO in the ensemble, the policy carried over (Kurutach et al., 2018)", Trust(), Continue(), Plain(0.1)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent in the world."""
+
+    deployments: int
+    """I: deployments (paper: 5, hopper and walker2d 10)."""
+    batch: int
+    """B: transitions per deployment (paper: 100,000 or 50,000; hopper and walker2d 50,000 or 25,000)."""
+    episodes: int = 20
+    """Evaluation episodes after every deployment; they are counted apart and never reach training."""
+
+
+PAPER_TABLE = {  # table 2 of the paper: L, H, delta; lambda from appendix F
+    "ant": (2000, 250, 0.05, 0.97),
+    "halfcheetah": (2000, 250, 0.1, 0.95),
+    "hopper": (6000, 1000, 0.05, 0.95),
+    "walker2d": (2000, 1000, 0.05, 0.95),
+    "cheetah-run": (2000, 250, 0.05, 0.95),
+    "cheetah-run-gym": (2000, 250, 0.05, 0.95),
+}
+SHORT_LIVED = ("hopper", "walker2d")
+BUILT_IN = ("pendulum", "pointmass")
+
+
+def default_preset(task: str) -> Preset:
+    return "quick" if task in BUILT_IN else "fast"
+
+
+def budget(preset: Preset, task: str) -> Budget:
+    if task == "pointmass":
+        return Budget(2, 1000)
+    if task == "pendulum":
+        return Budget(4, 2000)
+    if preset == "quick":
+        return Budget(2, 2000, episodes=5)
+    batch = {"fast": 50_000, "paper": 100_000}[preset]
+    return Budget(10, batch // 2) if task in SHORT_LIVED else Budget(5, batch)
+
+
+def settings(algo: str, preset: Preset, task: str) -> ImaginedTRPO:
+    """The value of a method for a task (a name of ours, or any other for a task of one's own)."""
+    if algo not in ALGORITHMS:
+        raise UserError(f"there is no algorithm {algo!r}: choose one of {', '.join(ALGORITHMS)}.")
+    if preset not in PRESETS:
+        raise UserError(f"there is no preset {preset!r}: choose one of {', '.join(PRESETS)}.")
+    recipe = ALGORITHMS[algo]
+    parts = replace(SCALES[preset](task), label=recipe.label, start=recipe.start, explore=recipe.explore)
+    if preset == "paper" and algo == "bremen" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
+        parts = replace(parts, trpo=replace(parts.trpo, delta=0.1))  # BREMEN's own delta on both cheetahs
+    return parts
+
+
+def _paper(task: str) -> ImaginedTRPO:
+    updates, horizon, delta, lam = PAPER_TABLE.get(task, (2000, 250, 0.05, 0.95))
+    return ImaginedTRPO(
+        dynamics=FitSettings(members=5),  # appendix F: 2 x 1024, Adam 1e-3, early stopping after 3
+        labeler=FitSettings(members=3),
+        policy=PolicySettings(hidden=(200, 200), activation="relu", sigma=0.1),
+        imagine=Imagine(50_000 // horizon, horizon, "initial", "per_outer"),
+        discount=Discounting(0.99, lam),
+        trpo=TRPO(delta=delta, literal_delta=False),  # spec 6.5: delta as printed is recorded, delta / 220 is applied
+        updates=updates,
+        handover=Last(),
+        check=Check(every=100),
+    )
+
+
+def _fast(task: str) -> ImaginedTRPO:
+    fit = FitSettings(
+        hidden=(200, 200, 200, 200), activation="silu", epochs=25, max_steps=3000, decay="cosine", patience=25
+    )
+    horizon = 500 if task in SHORT_LIVED else 250
+    return ImaginedTRPO(
+        dynamics=replace(fit, members=5),
+        labeler=replace(fit, members=3),
+        policy=PolicySettings(hidden=(200, 200), activation="tanh", sigma=0.1),
+        imagine=Imagine(15_000 // horizon, horizon),
+        discount=Discounting(0.99, 0.97 if task == "ant" else 0.95),
+        trpo=TRPO(delta=0.05, fisher_stride=10),
+        updates=60,
+        handover=Last(),
+        check=Check(every=10, rollouts=10),
+    )
+
+
+def _quick(task: str) -> ImaginedTRPO:
+    fit = FitSettings(
+        hidden=(64, 64, 64), activation="silu", batch=256, epochs=40, max_steps=1500, decay="cosine", patience=40
+    )
+    return ImaginedTRPO(
+        dynamics=replace(fit, members=5),
+        labeler=replace(fit, members=3),
+        policy=PolicySettings(hidden=(64, 64), activation="tanh", sigma=0.3),
+        imagine=Imagine(50, 50 if task == "pointmass" else 200),
+        trpo=TRPO(delta=0.05, fisher_stride=5),
+        updates=40,
+        handover=BestImagined(),
+        check=Check(every=5),
+    )
+
+
+SCALES = {"paper": _paper, "fast": _fast, "quick": _quick}

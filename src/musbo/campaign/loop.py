@@ -1,0 +1,467 @@
+"""The circle of a campaign: collect, train, evaluate, until the budget is spent. A simulated run is a campaign whose field
+is a simulator.
+
+Every step is written down when it is complete; training is checkpointed on the way. Whatever is killed, at any instant,
+`advance` goes on from the last thing written, and the final policy has the same bits.
+"""
+
+import json
+import os
+import platform
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import musbo
+from musbo.algorithms.imagined_trpo import State
+from musbo.campaign import steps
+from musbo.campaign.ledger import Ledger, lock
+from musbo.campaign.settings import Campaign, fingerprint, load_task
+from musbo.campaign.store import Store
+from musbo.core import serial
+from musbo.core.errors import UserError
+from musbo.data.batch import Batch, concatenate
+from musbo.data.checks import require_sound
+from musbo.data.dataset import assemble
+from musbo.data.files import batch_bytes, batch_from_bytes
+from musbo.field import simulate
+from musbo.field.worlds import make_world
+from musbo.models.policy import Policy
+from musbo.tasks.task import Task
+
+CHECKPOINT_SECONDS = 20.0
+LEDGER, STORE, SETTINGS = "ledger.sqlite", "store", "settings.json"
+
+
+@dataclass(frozen=True)
+class News:
+    """Something that a person may want to see now: `kind` is a step or a row of metrics."""
+
+    kind: str  # "begin", "collecting", "collected", "training", "trained", "evaluated", "finished", "stopped"
+    deployment: int
+    numbers: dict[str, Any]
+
+
+Observer = Callable[[News], None]
+
+
+class Stopped(Exception):
+    """A person asked the campaign to stop; everything is written down."""
+
+
+# Creating and opening
+
+
+def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = ()) -> None:
+    """A new campaign in `folder`, with batches that the user already has as its first deployments."""
+    task = load_task(settings)
+    if len(data) > settings.deployments:
+        raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
+    for source, batch in data:
+        require_sound(batch, task, source)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file: choose another output directory.")
+    if folder.exists() and any(folder.iterdir()):
+        if (folder / LEDGER).exists():
+            raise UserError(
+                f"{folder} already holds a run: continue it with `musbo resume {folder}`, or choose another --out."
+            )
+        raise UserError(f"{folder} is not empty: choose another --out. Nothing was written.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder):
+        record = serial.to_json(settings)
+        (folder / SETTINGS).write_text(json.dumps(record, indent=1))
+        store = Store(folder / STORE)
+        brought = [store.put_bytes(batch_bytes(batch), ".parquet") for _, batch in data]
+        with Ledger(folder / LEDGER, create=True) as ledger:
+            ledger.append(
+                "created",
+                0,
+                {
+                    "settings": record,
+                    "task": fingerprint(task),
+                    "versions": versions(),
+                    "data": [
+                        {"batch": name, "source": source, "size": len(batch)}
+                        for name, (source, batch) in zip(brought, data, strict=True)
+                    ],
+                },
+            )
+
+
+def open_settings(folder: Path) -> Campaign:
+    if not (folder / LEDGER).is_file():
+        raise UserError(f"{folder} holds no run: give the directory that `musbo run` wrote (its --out).")
+    with Ledger(folder / LEDGER) as ledger:
+        return _settings(steps.status(ledger.events()))
+
+
+def _settings(status: steps.Status) -> Campaign:
+    if status.settings is None:
+        raise UserError("this run was never created completely: remove its directory and start again.")
+    return serial.from_json(status.settings["settings"])
+
+
+def versions() -> dict[str, str]:
+    return {
+        "musbo": musbo.__version__,
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "device": jax.devices()[0].platform,
+        "cores": str(os.cpu_count()),
+    }
+
+
+# Going on
+
+
+def advance(folder: Path, observe: Observer = lambda news: None) -> dict[str, Any]:
+    """Do every step that is left; returns the summary. Raises `Stopped` after Ctrl-C, with everything written down."""
+    settings = open_settings(folder)
+    with lock(folder), Ledger(folder / LEDGER) as ledger, _interruptible() as stop:
+        field = _Field(folder, settings, load_task(settings), ledger, Store(folder / STORE), observe, stop)
+        created = field.status().settings
+        assert created is not None
+        if created["task"] != fingerprint(field.task):
+            raise UserError(f"task {settings.task} is not what this run began with: restore it, or start a new run.")
+        if ledger.events()[-1].kind != "created" and not field.status().finished:
+            ledger.append("resumed", field.status().deployment, {"versions": versions()})
+        observe(News("begin", field.status().deployment, {"resumed": len(ledger.events()) > 1}))
+        field.sweep()
+        while True:
+            step = steps.next_step(field.status(), settings.deployments)
+            match step:
+                case steps.Collect(d):
+                    field.collect(d)
+                case steps.Train(d):
+                    field.train(d)
+                case steps.Evaluate(d):
+                    field.evaluate(d)
+                case steps.Finish():
+                    field.finish()
+                case steps.Done():
+                    return summary(folder)
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """The first Ctrl-C asks for a clean stop; a second one is Python's own."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def on_interrupt(signum: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclass(frozen=True)
+class _Field:
+    """The hands of a running campaign."""
+
+    folder: Path
+    settings: Campaign
+    task: Task
+    ledger: Ledger
+    store: Store
+    observe: Observer
+    stop: threading.Event
+
+    def status(self) -> steps.Status:
+        return steps.status(self.ledger.events())
+
+    def key(self, *path: int) -> jax.Array:
+        """Randomness is a function of the seed, the purpose and the deployment."""
+        key = jax.random.PRNGKey(self.settings.seed)
+        for number in path:
+            key = jax.random.fold_in(key, number)
+        return key
+
+    def seed(self, *path: int) -> int:
+        return int(np.random.SeedSequence([self.settings.seed, *path]).generate_state(1)[0])
+
+    def leave(self, deployment: int) -> None:
+        self.ledger.append("stopped", deployment, {})
+        self.observe(News("stopped", deployment, {}))
+        raise Stopped
+
+    # What the last complete training left
+
+    def state(self) -> State:
+        trained = self.status().trained
+        if not trained:
+            return self.settings.method.begin(self.task, self.key(0))
+        return self.load(trained[max(trained)]["state"])
+
+    def load(self, name: str) -> Any:
+        return serial.decode(self.store.get(name), name)
+
+    def batches(self) -> list[Batch]:
+        held = self.status().batches
+        return [batch_from_bytes(self.store.get(held[d]["batch"]), held[d]["batch"]) for d in sorted(held)]
+
+    def sweep(self) -> None:
+        """Remove what no event names any more: superseded checkpoints, and what a killed process left behind."""
+        now = self.status()
+        assert now.settings is not None
+        keep = {item["batch"] for item in now.settings["data"]}
+        keep |= {item["batch"] for item in now.batches.values()}
+        keep |= {item["shard"] for item in now.shards}
+        keep |= {item["policy"] for item in now.trained.values()}
+        if now.trained:
+            keep.add(now.trained[max(now.trained)]["state"])
+        if now.checkpoint:
+            keep.add(now.checkpoint["state"])
+        self.store.sweep(keep)
+
+    # Line 1 of Algorithm 1
+
+    def collect(self, d: int) -> None:
+        """D_all <- D_all + one batch, collected shard by shard, or brought by the user."""
+        created = self.status().settings
+        assert created is not None
+        brought = created["data"]
+        began = time.monotonic()
+        if d <= len(brought):
+            batch = batch_from_bytes(self.store.get(brought[d - 1]["batch"]), brought[d - 1]["source"])
+            self.ledger.append(
+                "batch", d, {"batch": brought[d - 1]["batch"], "source": brought[d - 1]["source"], **_describe(batch)}
+            )
+            self.observe(News("collected", d, _describe(batch)))
+            return
+        size = self.settings.batch
+        actor = self.settings.method.actor(self.task, self.state())
+        done = [batch_from_bytes(self.store.get(s["shard"])) for s in self.status().shards]
+        zeta = [np.asarray(s["zeta"], np.float32) for s in self.status().shards]
+        extra = sum(s["extra_steps"] for s in self.status().shards)
+        self.observe(News("collecting", d, {"done": sum(map(len, done)), "size": size}))
+        for shard in simulate.collect(self.task, actor, size, self.seed(1, d), first_group=len(done)):  # type: ignore[arg-type]
+            done.append(shard.batch)
+            thinned = shard.zeta[:: max(1, len(shard.zeta) // 1000)]
+            zeta.append(thinned)
+            extra += shard.extra_steps
+            row = {"zeta": [float(z) for z in thinned], "extra_steps": shard.extra_steps}
+            self.ledger.append("shard", d, {"shard": self.store.put_bytes(batch_bytes(shard.batch), ".parquet"), **row})
+            self.observe(News("collecting", d, {"done": sum(map(len, done)), "size": size}))
+            if self.stop.is_set():
+                self.leave(d)
+        batch = concatenate(done)
+        numbers = {
+            **_describe(batch),
+            "seconds": time.monotonic() - began,
+            "extra_steps": extra,
+            **_zeta(self.settings.method.explore, np.concatenate(zeta)),
+        }
+        self.ledger.append("batch", d, {"batch": self.store.put_bytes(batch_bytes(batch), ".parquet"), **numbers})
+        self.sweep()
+        self.observe(News("collected", d, numbers))
+
+    # Lines 2 to 4
+
+    def train(self, d: int) -> None:
+        checkpoint = self.status().checkpoint
+        state = self.load(checkpoint["state"]) if checkpoint else self.state()
+        spent = checkpoint["seconds"] if checkpoint else 0.0
+        batches = self.batches()
+        capacity = max(self.settings.deployments * self.settings.batch, sum(map(len, batches)))
+        data = assemble(batches, capacity, self.settings.seed)
+        began = saved = time.monotonic()
+        last: dict[str, Any] = {}
+        for state, metrics in self.settings.method.train(self.task, data, state, self.key(2, d)):
+            last = metrics if metrics["stage"] == "done" else last
+            row = {name: value for name, value in metrics.items() if name not in ("stage", "index")}
+            self.ledger.record(d, metrics["stage"], metrics["index"], row)
+            self.observe(News("training", d, metrics))
+            now = time.monotonic()
+            asked = self.stop.is_set()
+            if metrics["stage"] != "done" and (asked or now - saved > CHECKPOINT_SECONDS):
+                name = self.store.put_bytes(serial.encode(state), ".safetensors")
+                self.ledger.replace_checkpoint(d, {"state": name, "seconds": spent + now - began})
+                self.sweep()
+                saved = now
+            if asked and metrics["stage"] != "done":
+                self.leave(d)
+        policy = self.store.put_bytes(serial.encode(state.policy), ".safetensors")
+        payload = {
+            "state": self.store.put_bytes(serial.encode(state), ".safetensors"),
+            "policy": policy,
+            "policy_sha256": policy.partition(".")[0],
+            "seconds": spent + time.monotonic() - began,
+            "chosen": last.get("chosen"),
+            "alpha": last.get("alpha"),
+            **_training_summary(self.ledger.metrics(), d),
+        }
+        self.ledger.append("trained", d, payload)
+        self.sweep()
+        self.observe(News("trained", d, payload))
+
+    # The policy in the simulator, counted apart
+
+    def evaluate(self, d: int) -> None:
+        reason = _no_simulator(self.task)
+        if reason is not None:
+            payload: dict[str, Any] = {"skipped": reason}
+        else:
+            policy = self.load(self.status().trained[d]["policy"])
+            measured = simulate.evaluate(self.task, policy, self.settings.episodes, self.seed(3))
+            payload = {
+                "return": float(measured.returns.mean()),
+                "spread": float(measured.returns.std(ddof=1)) if len(measured.returns) > 1 else 0.0,
+                "returns": [float(r) for r in measured.returns],
+                "model_return": float(measured.model_returns.mean()),
+                "length": float(measured.lengths.mean()),
+                "speed": float(measured.speeds.mean()),
+                "steps": measured.steps,
+            }
+        self.ledger.append("evaluated", d, payload)
+        self.observe(News("evaluated", d, payload))
+        if self.stop.is_set():
+            self.leave(d)
+
+    def finish(self) -> None:
+        export(self.folder, self.ledger, self.store)
+        self.ledger.append("finished", self.settings.deployments, {})
+        self.observe(News("finished", self.settings.deployments, summary(self.folder)))
+
+
+def _no_simulator(task: Task) -> str | None:
+    """Why a policy cannot be evaluated here, in a sentence; None where it can."""
+    if task.simulator is None:
+        return f"task {task.name} has no simulator"
+    try:
+        make_world(task, 1)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def _describe(batch: Batch) -> dict[str, Any]:
+    returns, lengths = batch.returns(), batch.lengths()
+    return {
+        "size": len(batch),
+        "n_episodes": len(lengths),
+        "batch_return": float(returns.mean()),
+        "batch_length": float(lengths.mean()),
+    }
+
+
+def _zeta(explore: Any, zeta: np.ndarray) -> dict[str, Any]:
+    """Quantiles of the exploration scale and the share at its cap; nothing where nobody sought."""
+    cap = getattr(explore, "zeta_max", None)
+    if not zeta.any():
+        return {}
+    at_cap = float(np.mean(zeta >= cap * (1 - 1e-6))) if cap else 0.0
+    return {"zeta": [float(q) for q in np.quantile(zeta, [0.1, 0.5, 0.9])], "zeta_at_cap": at_cap}
+
+
+def _training_summary(metrics: list[dict[str, Any]], d: int) -> dict[str, Any]:
+    """The last word of each stage, for the table of a run."""
+    rows = {row["stage"]: row for row in metrics if row["deployment"] == d}
+    checks = [row for row in metrics if row["deployment"] == d and row["stage"] == "check"]
+    chosen = rows.get("done", {}).get("chosen")
+    handed = next((row for row in checks if row["index"] == chosen), checks[-1] if checks else {})
+    improve = rows.get("improve", {})
+    return {
+        "dynamics_error": rows.get("dynamics", {}).get("error"),
+        "labeler_error": rows.get("labeler", {}).get("error"),
+        "imagined_return": handed.get("imagined_return"),
+        "imagined_length": handed.get("imagined_length"),
+        "path_disagreement": handed.get("path_disagreement"),
+        "U": improve.get("U"),
+        "disagreement": improve.get("disagreement"),
+        "updates": improve.get("index"),
+    }
+
+
+# What stands in the directory at the end
+
+
+def export(folder: Path, ledger: Ledger, store: Store) -> None:
+    """The policy, the batches and the metrics under names that a person looks for."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    now = steps.status(ledger.events())
+    shutil.copyfile(store.path(now.trained[max(now.trained)]["policy"]), folder / "policy.safetensors")
+    (folder / "data").mkdir(exist_ok=True)
+    for d, item in now.batches.items():
+        target = folder / "data" / f"deployment-{d}.parquet"
+        target.unlink(missing_ok=True)
+        try:
+            os.link(store.path(item["batch"]), target)  # no second copy of large data
+        except OSError:  # a file system without hard links
+            shutil.copyfile(store.path(item["batch"]), target)
+    rows = ledger.metrics()
+    with (folder / "metrics.jsonl").open("w") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    pq.write_table(
+        pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), folder / "metrics.parquet"
+    )
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """One object that says what was run and what came out, finished or not."""
+    with Ledger(folder / LEDGER) as ledger:
+        events = ledger.events()
+    now = steps.status(events)
+    settings = _settings(now)
+    assert now.settings is not None
+    returns = [now.evaluated[d].get("return") for d in sorted(now.evaluated)]
+    last = now.trained[max(now.trained)] if now.trained else {}
+    return {
+        "task": settings.task,
+        "algorithm": settings.algo,
+        "preset": settings.preset,
+        "seed": settings.seed,
+        "deployments": len(now.batches),
+        "transitions": sum(item["size"] for item in now.batches.values()),
+        "returns": returns,
+        "final_return": returns[-1] if returns else None,
+        "policy_sha256": last.get("policy_sha256"),
+        "seconds": sum(item.get("seconds", 0.0) for item in (*now.batches.values(), *now.trained.values())),
+        "finished": now.finished,
+        "evaluation_steps": sum(item.get("steps", 0) for item in now.evaluated.values()),
+        "per_deployment": [
+            {
+                "deployment": d,
+                "batch": {k: v for k, v in now.batches[d].items() if k != "batch"},
+                "trained": {k: v for k, v in now.trained.get(d, {}).items() if k != "state"},
+                "evaluated": now.evaluated.get(d, {}),
+            }
+            for d in sorted(now.batches)
+        ],
+        "versions": now.settings["versions"],
+    }
+
+
+def final_policy(folder: Path, deployment: int | None = None) -> tuple[Policy, int]:
+    """The policy trained after `deployment` (the last one by default)."""
+    with Ledger(folder / LEDGER) as ledger:
+        trained = steps.status(ledger.events()).trained
+    if not trained:
+        raise UserError(f"{folder} has no trained policy yet: continue it with `musbo resume {folder}`.")
+    d = max(trained) if deployment is None else deployment
+    if d not in trained:
+        raise UserError(f"{folder} has no policy of deployment {d}: it has {', '.join(map(str, sorted(trained)))}.")
+    return serial.decode(Store(folder / STORE).get(trained[d]["policy"])), d

@@ -1,0 +1,86 @@
+"""What a campaign is told once, when it is created, and never changes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from musbo.algorithms import recipes
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.core.errors import UserError
+from musbo.tasks.find import find_task
+from musbo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Task, method, budget and seed: with the data, they determine every bit of the result."""
+
+    task: str
+    """Name of the task as the command line takes it; a file is named by its absolute path."""
+    algo: str
+    preset: str
+    seed: int
+    deployments: int
+    """I"""
+    batch: int
+    """B"""
+    episodes: int
+    """Evaluation episodes after every deployment."""
+    method: ImaginedTRPO
+
+    def __post_init__(self) -> None:
+        if self.deployments < 1:
+            raise UserError(f"a campaign needs at least 1 deployment, not {self.deployments}.")
+        if self.batch < 2:
+            raise UserError(f"a batch needs at least 2 transitions (one to train on, one held out), not {self.batch}.")
+        if self.episodes < 1:
+            raise UserError(f"evaluation needs at least 1 episode, not {self.episodes}.")
+        if self.seed < 0:
+            raise UserError(f"the seed must be at least 0, not {self.seed}.")
+
+
+def campaign(
+    task: str = "pendulum",
+    algo: str = "musbo",
+    preset: recipes.Preset | None = None,
+    seed: int = 0,
+    deployments: int | None = None,
+    batch: int | None = None,
+    episodes: int | None = None,
+    method: ImaginedTRPO | None = None,
+) -> Campaign:
+    """Settings from a few words; what is not said is the preset's."""
+    preset = preset or recipes.default_preset(task)
+    budget = recipes.budget(preset, task)
+    return Campaign(
+        task=resolved(task),
+        algo=algo,
+        preset=preset,
+        seed=seed,
+        deployments=budget.deployments if deployments is None else deployments,
+        batch=budget.batch if batch is None else batch,
+        episodes=budget.episodes if episodes is None else episodes,
+        method=method or recipes.settings(algo, preset, task),
+    )
+
+
+def resolved(task: str) -> str:
+    """A task in a file is remembered by its absolute path, so that a run resumes from any directory."""
+    place, colon, name = task.rpartition(":")
+    return f"{Path(place).resolve()}:{name}" if colon and place.endswith(".py") else task
+
+
+def fingerprint(task: Task) -> dict:
+    """What must not change between two visits to a campaign."""
+    return {
+        "obs_size": task.obs_size,
+        "act_size": task.act_size,
+        "act_low": list(task.act_low),
+        "act_high": list(task.act_high),
+        "episode_steps": task.episode_steps,
+        "reward": "learned" if task.reward == "learned" else "given",
+        "terminated": "learned" if task.terminated == "learned" else "given" if task.terminated else "never",
+    }
+
+
+def load_task(settings: Campaign) -> Task:
+    return find_task(settings.task)

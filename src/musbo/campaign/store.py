@@ -1,0 +1,71 @@
+"""Artefacts: files that are named by the hash of their content, so a name is also a proof of what it holds.
+
+An artefact is written whole before the ledger mentions it. A process killed in between leaves a file that nothing
+refers to, which `sweep` removes; the reverse, a ledger row without its file, cannot happen.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from musbo.core.durable import is_temporary, sync_folder, write_whole
+from musbo.core.errors import UserError
+from musbo.core.serial import sha256
+
+_NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Store:
+    """The artefacts in the folder `root`, which the first one creates."""
+
+    root: Path
+
+    def put_bytes(self, data: bytes, suffix: str) -> str:
+        """Store `data` durably and return its name, `<sha256><suffix>`. Storing the same again changes nothing."""
+        path = self.path(sha256(data) + suffix)
+        if not self.root.is_dir():
+            self.root.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.root.parent)
+        write_whole(path, data)
+        return path.name
+
+    def path(self, name: str) -> Path:
+        """Where the artefact `name` lies, if it is there."""
+        if not _NAME.fullmatch(name):
+            raise UserError(f"'{name}' does not name an artefact of {self.root}: 64 hexadecimal digits and a suffix do")
+        return self.root / name
+
+    def get(self, name: str) -> bytes:
+        """The content of `name`, checked against its hash."""
+        path = self.path(name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"cannot read the artefact {path}: {error.strerror}; restore it from a copy") from error
+        if sha256(data) != name.partition(".")[0]:
+            raise UserError(f"the artefact {path} is damaged (it is not what its name says): restore it from a copy")
+        return data
+
+    def remove(self, name: str) -> None:
+        """Remove `name`; it may be gone already, as after a removal that was killed half-way."""
+        self.path(name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """All artefacts, sorted."""
+        return sorted(name for name in self._files() if _NAME.fullmatch(name))
+
+    def sweep(self, keep: Collection[str]) -> list[str]:
+        """Remove the artefacts not in `keep` and what killed writes left; return the names removed. Other files stay.
+
+        Only for the process that holds the campaign's lock: it would take the unfinished files of another one too.
+        """
+        strays = {name for name in self._files() if is_temporary(name)}
+        doomed = sorted(strays | (set(self.names()) - set(keep)))
+        for name in doomed:
+            (self.root / name).unlink(missing_ok=True)
+        return doomed
+
+    def _files(self) -> list[str]:
+        return [path.name for path in self.root.iterdir() if path.is_file()] if self.root.is_dir() else []

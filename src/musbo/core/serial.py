@@ -1,0 +1,249 @@
+"""Settings and states as tagged JSON plus named arrays, and both together as one safetensors file.
+
+A value is a tree of None, numbers, strings, lists, tuples, dicts with string keys, dataclasses (so also `eqx.Module`s),
+NamedTuples (the states of optax) and arrays. What JSON cannot say is tagged:
+
+    (1, 2)             {"tuple": [1, 2]}
+    nan, inf, -inf     {"float": "nan"}
+    Clone(noise=0.1)   {"type": "musbo.learning.start:Clone", "fields": {"noise": 0.1}}
+    an array           {"array": "policy.layers.0.weight"}, a name among the arrays
+    a typed PRNG key   {"key": {"array": ...}, "impl": "threefry2x32"}
+    {"type": 1}        {"dict": {"type": 1}}, only where a dict has one of these tags as a key
+
+Reading builds dataclasses and NamedTuples of `musbo` and `optax` by calling them with their fields, and nothing else:
+no pickle, so a file from a stranger cannot run code. Equal values give equal bytes, so a hash names a value.
+Two things are not kept: the order of a dict's keys (they come back sorted, as from any JAX transformation) and JAX's
+weak types.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from musbo.core.durable import write_whole
+from musbo.core.errors import UserError
+
+JSON: TypeAlias = Any
+"""What `json.loads` returns."""
+
+FORMAT = "musbo-tree"
+VERSION = 1
+
+_PACKAGES = ("musbo", "optax")
+_TAGS = ("array", "dict", "float", "key", "tuple", "type")
+_DTYPES = frozenset(
+    {"float64", "float32", "float16", "complex64", "bool"}
+    | {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"}
+)
+"""What safetensors can hold for NumPy; bfloat16, for one, it cannot."""
+
+
+# Values to JSON
+
+
+def to_json(value: Any, arrays: dict[str, np.ndarray] | None = None) -> JSON:
+    """`value` as tagged JSON; its arrays are added to `arrays` under readable names, and refused without `arrays`."""
+    return _to_json(value, arrays, "")
+
+
+def _to_json(value: Any, arrays: dict[str, np.ndarray] | None, path: str) -> JSON:
+    def inside(part: str | int, child: Any) -> JSON:
+        return _to_json(child, arrays, f"{path}.{part}" if path else str(part))
+
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return {"key": inside("key", jax.random.key_data(value)), "impl": str(jax.random.key_impl(value))}
+    if isinstance(value, np.ndarray | jax.Array):
+        return {"array": _add_array(value, arrays, path)}
+    if type(value) is list:
+        return [inside(i, child) for i, child in enumerate(value)]
+    if type(value) is tuple:
+        return {"tuple": [inside(i, child) for i, child in enumerate(value)]}
+    if type(value) is dict:
+        if not all(type(key) is str for key in value):
+            raise TypeError(f"cannot write the dict at {path or 'the top'}: its keys must be strings")
+        plain = {key: inside(key, value[key]) for key in sorted(value)}
+        return {"dict": plain} if any(tag in plain for tag in _TAGS) else plain
+    if _is_record(type(value)):
+        fields = {name: inside(name, getattr(value, name)) for name in _fields(type(value))}
+        return {"type": _class_name(type(value), path), "fields": fields}
+    raise TypeError(f"cannot write a {type(value).__name__} (at {path or 'the top'}) as JSON")
+
+
+def _add_array(value: np.ndarray | jax.Array, arrays: dict[str, np.ndarray] | None, path: str) -> str:
+    if arrays is None:
+        raise TypeError(f"cannot write an array (at {path or 'the top'}) as JSON alone: settings hold plain numbers")
+    if value.dtype.name not in _DTYPES:
+        raise TypeError(f"cannot write an array of dtype {value.dtype} (at {path or 'the top'})")
+    base = re.sub(r"[^A-Za-z0-9_.\-]", "_", path) or "array"
+    name, count = base, 1
+    while name in arrays or name == "__metadata__":  # the one name that safetensors keeps for itself
+        count += 1
+        name = f"{base}~{count}"
+    # Safetensors reads the buffer as it lies in memory, so it has to be in C order and little-endian.
+    arrays[name] = np.asarray(value, dtype=value.dtype.newbyteorder("<"), order="C")
+    return name
+
+
+# JSON to values
+
+
+def from_json(tree: JSON, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
+    """The value that `to_json` wrote. Fields missing from the JSON take their defaults; unknown ones are refused."""
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    if isinstance(tree, list):
+        return [from_json(child, arrays) for child in tree]
+    if not isinstance(tree, dict):
+        raise TypeError(f"{type(tree).__name__} is not JSON")
+    match tree:
+        case {"array": str(name), **rest} if not rest:
+            return _get_array(name, arrays)
+        case {"key": data, "impl": str(impl), **rest} if not rest:
+            return jax.random.wrap_key_data(from_json(data, arrays), impl=impl)
+        case {"float": "nan" | "inf" | "-inf" as text, **rest} if not rest:
+            return float(text)
+        case {"tuple": list(children), **rest} if not rest:
+            return tuple(from_json(child, arrays) for child in children)
+        case {"dict": dict(plain), **rest} if not rest:
+            return {key: from_json(child, arrays) for key, child in plain.items()}
+        case {"type": str(name), "fields": dict(fields), **rest} if not rest:
+            return _build(name, {key: from_json(child, arrays) for key, child in fields.items()})
+    if tags := [tag for tag in _TAGS if tag in tree]:
+        raise UserError(f"unreadable value tagged '{tags[0]}': the file is damaged or was not written by musbo")
+    return {key: from_json(child, arrays) for key, child in tree.items()}
+
+
+def _get_array(name: str, arrays: Mapping[str, np.ndarray] | None) -> np.ndarray | jax.Array:
+    if arrays is None or name not in arrays:
+        raise UserError(f"the array '{name}' is missing: the file is damaged or was not written by musbo")
+    stored = arrays[name]
+    # JAX would silently narrow 64-bit numbers unless it was told to allow them; a NumPy array keeps them.
+    return jnp.array(stored) if jax.dtypes.canonicalize_dtype(stored.dtype) == stored.dtype else stored
+
+
+def _build(name: str, values: dict[str, Any]) -> Any:
+    cls = _find_class(name)
+    fields = _fields(cls)
+    if unknown := sorted(set(values) - set(fields)):
+        raise UserError(
+            f"{name} has no field {', '.join(unknown)} (it has {', '.join(fields) or 'none'}): "
+            "correct the name, or read this with the version of musbo that wrote it"
+        )
+    if missing := [field for field, required in fields.items() if required and field not in values]:
+        raise UserError(f"{name} needs the field {', '.join(missing)}, which is not given: add it")
+    return cls(**values)
+
+
+# Classes that may be written and read
+
+
+def _is_record(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
+
+
+def _fields(cls: Any) -> dict[str, bool]:
+    """The arguments of a record's constructor, and whether each is required. Fields it computes itself are not kept."""
+    if dataclasses.is_dataclass(cls):
+        absent = dataclasses.MISSING
+        return {
+            field.name: field.default is absent and field.default_factory is absent
+            for field in dataclasses.fields(cls)
+            if field.init
+        }
+    return {name: name not in cls._field_defaults for name in cls._fields}
+
+
+def _class_name(cls: type, path: str) -> str:
+    if cls.__module__.split(".")[0] not in _PACKAGES or "<locals>" in cls.__qualname__:
+        raise UserError(
+            f"cannot write a {cls.__module__}.{cls.__qualname__} (at {path or 'the top'}): "
+            "only classes of musbo and optax can be read back, so use one of those here"
+        )
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _find_class(name: str) -> Callable[..., Any]:
+    module, _, qualname = name.partition(":")
+    if module.split(".")[0] not in _PACKAGES:
+        raise UserError(f"refused to build a '{name}': only classes of musbo and optax are read from files")
+    try:
+        found = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"there is no class '{name}' here: install the versions of musbo and optax that wrote this"
+        ) from error
+    # A module also holds what it imports; only a record defined there is meant.
+    if not isinstance(found, type) or found.__module__ != module or not _is_record(found):
+        raise UserError(f"refused to build a '{name}': it is not a settings or state class of musbo or optax")
+    return found
+
+
+# One blob, one file
+
+
+def encode(value: Any) -> bytes:
+    """`value` as the bytes of a safetensors file whose metadata hold its JSON."""
+    arrays: dict[str, np.ndarray] = {}
+    manifest = {"format": FORMAT, "version": VERSION, "tree": to_json(value, arrays)}
+    # One metadata key only: safetensors writes several in an order that changes from run to run.
+    return safetensors.numpy.save(arrays, {"musbo": json.dumps(manifest, sort_keys=True, allow_nan=False)})
+
+
+def decode(data: bytes, source: str = "the data") -> Any:
+    """The value that `encode` wrote. `source` names the bytes in errors."""
+    try:
+        arrays = safetensors.numpy.load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        manifest = json.loads(header["__metadata__"]["musbo"])
+        kind, version = str(manifest["format"]), int(manifest["version"])
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{source} is cut short, damaged or not a file of musbo: make or copy it again") from error
+    if kind != FORMAT:
+        raise UserError(f"{source} is a '{kind}' file, not a '{FORMAT}' one: check that it is the file you meant")
+    if version > VERSION:
+        raise UserError(
+            f"{source} was written by a newer musbo (format {version}, this one reads up to {VERSION}): upgrade musbo"
+        )
+    try:
+        return from_json(manifest.get("tree"), arrays)
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
+
+
+def save(path: Path, value: Any) -> None:
+    """Write `value` to `path`, whole or not at all."""
+    write_whole(path, encode(value))
+
+
+def load(path: Path) -> Any:
+    """The value that `save` wrote to `path`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from error
+    return decode(data, str(path))
+
+
+def sha256(data: bytes) -> str:
+    """The SHA-256 digest of `data`, 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,156 @@
+"""A batch: the transitions that one deployment brought home, in the order in which they happened.
+
+Rows are grouped by episode: the rows of an episode are adjacent, `step` counts them from 0, and the last one alone
+carries a flag. `terminated` says that the world ended the episode (no value lies beyond it); `truncated` says that we
+stopped looking. A Batch only holds the arrays. Whether they keep these rules is judged in `checks`, because a batch may
+come from outside.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int, Int32
+from numpy.typing import ArrayLike
+
+from musbo.core.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Transitions of one deployment; `act` is the clipped action that was executed."""
+
+    obs: Float32[np.ndarray, "n obs"]
+    act: Float32[np.ndarray, "n act"]
+    reward: Float32[np.ndarray, " n"]
+    next_obs: Float32[np.ndarray, "n obs"]
+    terminated: Bool[np.ndarray, " n"]
+    truncated: Bool[np.ndarray, " n"]
+    episode: Int32[np.ndarray, " n"]
+    step: Int32[np.ndarray, " n"]
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    def starts(self) -> Int[np.ndarray, " episodes"]:
+        """Row at which each episode begins."""
+        return np.flatnonzero(_begins(self.episode))
+
+    def lengths(self) -> Int[np.ndarray, " episodes"]:
+        """Number of rows of each episode."""
+        return np.diff(self.starts(), append=len(self))
+
+    def returns(self) -> Float64[np.ndarray, " episodes"]:
+        """Undiscounted sum of rewards of each episode."""
+        return np.add.reduceat(self.reward.astype(np.float64), self.starts())
+
+    def initial(self) -> Bool[np.ndarray, " n"]:
+        """Mask of the rows whose `obs` is the first state of an episode."""
+        return self.step == 0
+
+
+def make_batch(
+    *,
+    obs: ArrayLike,
+    act: ArrayLike,
+    reward: ArrayLike,
+    next_obs: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike,
+    episode: ArrayLike | None = None,
+    step: ArrayLike | None = None,
+) -> Batch:
+    """A Batch from anything that looks like arrays. Without `episode` the episodes end where the flags say so."""
+    columns = {
+        "obs": _floats("obs", obs, 2),
+        "act": _floats("act", act, 2),
+        "reward": _floats("reward", reward, 1),
+        "next_obs": _floats("next_obs", next_obs, 2),
+        "terminated": _flags("terminated", terminated),
+        "truncated": _flags("truncated", truncated),
+    }
+    n = len(columns["reward"])
+    columns["episode"] = (
+        _episodes_from_flags(columns["terminated"] | columns["truncated"])
+        if episode is None
+        else _counts("episode", episode)
+    )
+    columns["step"] = _steps_from_episodes(columns["episode"]) if step is None else _counts("step", step)
+    wrong = [f"{name} has {len(array)}" for name, array in columns.items() if len(array) != n]
+    if wrong:
+        raise UserError(f"The columns of a batch must have one length, but reward has {n} rows and {', '.join(wrong)}.")
+    if columns["obs"].shape != columns["next_obs"].shape:
+        raise UserError(
+            f"obs and next_obs must have the same width, but they have {columns['obs'].shape[1]} "
+            f"and {columns['next_obs'].shape[1]} columns."
+        )
+    return Batch(**columns)
+
+
+def concatenate(batches: Sequence[Batch]) -> Batch:
+    """The rows of all batches one after the other, as one batch whose episodes are numbered from 0."""
+    if not batches:
+        raise ValueError("concatenate needs at least one batch")
+    # An episode never continues in the next batch, so a batch's first row always begins one.
+    begins = np.concatenate([_begins(batch.episode) for batch in batches])
+    return Batch(
+        obs=np.concatenate([batch.obs for batch in batches]),
+        act=np.concatenate([batch.act for batch in batches]),
+        reward=np.concatenate([batch.reward for batch in batches]),
+        next_obs=np.concatenate([batch.next_obs for batch in batches]),
+        terminated=np.concatenate([batch.terminated for batch in batches]),
+        truncated=np.concatenate([batch.truncated for batch in batches]),
+        episode=(np.cumsum(begins) - 1).astype(np.int32),
+        step=np.concatenate([batch.step for batch in batches]),
+    )
+
+
+def _begins(episode: Int32[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+    begins = np.ones(len(episode), bool)
+    begins[1:] = episode[1:] != episode[:-1]
+    return begins
+
+
+def _episodes_from_flags(last: Bool[np.ndarray, " n"]) -> Int32[np.ndarray, " n"]:
+    return (np.cumsum(last) - last).astype(np.int32)
+
+
+def _steps_from_episodes(episode: Int32[np.ndarray, " n"]) -> Int32[np.ndarray, " n"]:
+    row = np.arange(len(episode))
+    start = np.maximum.accumulate(np.where(_begins(episode), row, 0))
+    return (row - start).astype(np.int32)
+
+
+def _array(name: str, values: ArrayLike, rank: int) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise UserError(f"{name} is not a rectangular array of numbers: {error}.") from error
+    if array.ndim != rank:
+        raise UserError(f"{name} must have {rank} dimension{'s' * (rank > 1)}, but its shape is {array.shape}.")
+    if array.dtype.kind not in "biuf":
+        raise UserError(f"{name} must hold numbers, but its type is {array.dtype}.")
+    return array
+
+
+def _floats(name: str, values: ArrayLike, rank: int) -> np.ndarray:
+    # What float32 cannot hold becomes inf, which the checks report with its row.
+    with np.errstate(over="ignore"):
+        return _array(name, values, rank).astype(np.float32)
+
+
+def _flags(name: str, values: ArrayLike) -> Bool[np.ndarray, " n"]:
+    array = _array(name, values, 1)
+    wrong = np.flatnonzero((array != 0) & (array != 1))
+    if len(wrong):
+        raise UserError(f"{name} must be true or false (or 1 or 0), but row {wrong[0]} holds {array[wrong[0]]}.")
+    return array.astype(bool)
+
+
+def _counts(name: str, values: ArrayLike) -> Int32[np.ndarray, " n"]:
+    array = _array(name, values, 1)
+    limit = np.iinfo(np.int32).max
+    wrong = np.flatnonzero(~((array >= 0) & (array <= limit)) | (array != np.floor(array)))
+    if len(wrong):
+        raise UserError(f"{name} must be whole numbers from 0 to {limit}, but row {wrong[0]} holds {array[wrong[0]]}.")
+    return array.astype(np.int32)

@@ -1,0 +1,153 @@
+"""Batches as Parquet files: one flat column per number, so that any table library can read and write them.
+
+Columns: obs_0, obs_1, ..., act_0, ..., reward, next_obs_0, ..., terminated, truncated, and optionally episode and step,
+which are rebuilt from the flags where a file lacks them. Other columns are ignored. Our own files carry a format
+version in the metadata of the schema; a file without one was made by a user and is read as the current version.
+"""
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from musbo.core.errors import UserError
+from musbo.data.batch import Batch, make_batch
+
+FORMAT = "musbo-batch"
+VERSION = 1
+METADATA_KEY = b"musbo"
+
+
+def batch_bytes(batch: Batch) -> bytes:
+    """The Parquet file of a batch. Equal batches give equal bytes, so that the file can be named by its content."""
+    columns = {f"obs_{i}": column for i, column in enumerate(batch.obs.T)}
+    columns |= {f"act_{i}": column for i, column in enumerate(batch.act.T)}
+    columns |= {"reward": batch.reward}
+    columns |= {f"next_obs_{i}": column for i, column in enumerate(batch.next_obs.T)}
+    columns |= {"terminated": batch.terminated, "truncated": batch.truncated}
+    columns |= {"episode": batch.episode, "step": batch.step}
+    header = json.dumps({"format": FORMAT, "version": VERSION}).encode()
+    table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
+    sink = io.BytesIO()
+    # Every choice that shapes the bytes is spelt out, so that a new default of the library does not change them.
+    pq.write_table(
+        table.replace_schema_metadata({METADATA_KEY: header}),
+        sink,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=False,
+        write_statistics=True,
+        write_page_checksum=True,
+        row_group_size=1 << 20,
+    )
+    return sink.getvalue()
+
+
+def batch_from_bytes(data: bytes, source: str = "the batch") -> Batch:
+    """Inverse of `batch_bytes`; `source` names the file in errors."""
+    try:
+        table = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"{source} is not a readable Parquet file (foreign, cut short or damaged): write it again."
+        ) from error
+    _require_known_version(table.schema.metadata or {}, source)
+    return _from_table(table, source)
+
+
+def write_batch(path: Path | str, batch: Batch) -> None:
+    """Writes a batch so that the file is either complete or absent."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            file.write(batch_bytes(batch))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_batch(path: Path | str) -> Batch:
+    """A batch from a Parquet file, ours or a user's. It is not yet checked: see `checks.require_sound`."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+    return batch_from_bytes(data, str(path))
+
+
+def _require_known_version(metadata: dict[bytes, bytes], source: str) -> None:
+    if METADATA_KEY not in metadata:
+        return
+    try:
+        header = json.loads(metadata[METADATA_KEY])
+        name, version = header["format"], int(header["version"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{source} has a damaged format header: write the file again.") from error
+    if name != FORMAT:
+        raise UserError(f"{source} is not a batch: its header says {name!r} where {FORMAT!r} is expected.")
+    if version > VERSION:
+        raise UserError(
+            f"{source} has batch format {version}, but this musbo reads up to {VERSION}: upgrade musbo to read it."
+        )
+
+
+def _from_table(table: pa.Table, source: str) -> Batch:
+    names = set(table.column_names)
+    obs_size = max(_count(names, "obs_"), _count(names, "next_obs_"))
+    obs = [f"obs_{i}" for i in range(obs_size)]
+    next_obs = [f"next_obs_{i}" for i in range(obs_size)]
+    act = [f"act_{i}" for i in range(_count(names, "act_"))]
+    expected = [*obs, *act, "reward", *next_obs, "terminated", "truncated"]
+    missing = [name for name in expected if name not in names]
+    if missing:
+        shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        raise UserError(f"{source} lacks the columns {shown}: add them, one flat column for each number.")
+
+    def block(columns: list[str]) -> np.ndarray:
+        return np.stack([_column(table, name, source) for name in columns], axis=1)
+
+    def optional(name: str) -> np.ndarray | None:
+        return _column(table, name, source) if name in names else None
+
+    try:
+        return make_batch(
+            obs=block(obs),
+            act=block(act),
+            reward=_column(table, "reward", source),
+            next_obs=block(next_obs),
+            terminated=_column(table, "terminated", source),
+            truncated=_column(table, "truncated", source),
+            episode=optional("episode"),
+            step=optional("step"),
+        )
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
+
+
+def _count(names: set[str], prefix: str) -> int:
+    """Number of columns that the highest index asks for; at least one, so that an absent block is named as missing."""
+    found = [re.fullmatch(prefix + r"(\d{1,6})", name) for name in names]
+    return max((int(match[1]) + 1 for match in found if match), default=1)
+
+
+def _column(table: pa.Table, name: str, source: str) -> np.ndarray:
+    if table.column_names.count(name) > 1:
+        raise UserError(f"{source} has more than one column {name}: keep one.")
+    column = table.column(name).combine_chunks()
+    kind = column.type
+    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise UserError(f"{source}: column {name} must hold numbers, but its type is {kind}.")
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise UserError(f"{source}: column {name} has {column.null_count} empty values, first in row {row}: fill them.")
+    return column.to_numpy(zero_copy_only=False)

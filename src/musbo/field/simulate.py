@@ -1,0 +1,404 @@
+"""Collection and evaluation in a simulator: one deployment, or whole episodes of a policy to measure it.
+
+Lanes are worked in groups, each with a fixed quota, so that short episodes are not over-sampled and a batch has exactly
+the size that was asked for. A group is a function of (seed, group) alone: a collection that was killed goes on with the
+next group. Inside a group the lanes form two crews; the actor computes the actions of one while the other steps.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Int32, PRNGKeyArray
+
+from musbo.core.errors import UserError
+from musbo.data.batch import Batch, concatenate
+from musbo.field.worlds import World, make_world
+from musbo.tasks.task import Task
+
+LANES = 25  # per group
+COLLECT, EVALUATE = 0, 1  # purposes: the same seed means different episodes for each
+
+
+class Actor(Protocol):
+    """What can go into the field: all methods pure and batched over lanes."""
+
+    @property
+    def needs_oracle(self) -> bool: ...
+
+    def act(
+        self,
+        obs: Float[Array, "b obs"],
+        key: PRNGKeyArray,
+        previous_obs: Float[Array, "b obs"],
+        previous_act: Float[Array, "b act"],
+        has_previous: Bool[Array, " b"],
+    ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]: ...
+
+    def tentative(self, obs: Float[Array, "b obs"], key: PRNGKeyArray) -> Float[Array, "b act"]: ...
+
+    def act_oracle(
+        self,
+        obs: Float[Array, "b obs"],
+        tentative: Float[Array, "b act"],
+        next_obs: Float[Array, "b obs"],
+        key: PRNGKeyArray,
+    ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The transitions of one group of lanes, with the exploration scale zeta of every action."""
+
+    batch: Batch
+    zeta: Float32[np.ndarray, " n"]
+    extra_steps: int  # steps that an oracle took in a copy of the simulator
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Whole episodes of a deterministic policy in the simulator."""
+
+    returns: Float64[np.ndarray, " e"]  # the simulator's own
+    model_returns: Float64[np.ndarray, " e"]  # under the task's model reward; nan where the reward is learned
+    lengths: Int[np.ndarray, " e"]
+    speeds: Float64[np.ndarray, " e"]  # mean forward speed; nan where the task has none
+    steps: int
+
+
+def groups(size: int, lanes: int, episode_steps: int) -> list[list[int]]:
+    """Quotas of the lanes, group by group: in all `size`, at most `lanes` per group, nearly equal.
+
+    A quota has room for one full episode where the size allows, because a lane that is always cut early would never
+    show how an episode ends.
+    """
+    if size < 1:
+        raise UserError(f"A batch needs at least one transition, not {size}.")
+    if lanes < 1:
+        raise UserError(f"Collection needs at least one lane, not {lanes}.")
+    count = max(1, size // episode_steps)
+    quotas = [size // count + (lane < size % count) for lane in range(count)]
+    return [quotas[first : first + lanes] for first in range(0, count, lanes)]
+
+
+def collect(
+    task: Task, actor: Actor, size: int, seed: int, lanes: int = LANES, first_group: int = 0
+) -> Iterator[Shard]:
+    """The shards of one deployment, from `first_group` on; all shards together have exactly `size` transitions."""
+    plan = groups(size, lanes, task.episode_steps)
+    width = len(plan[0])
+    world: World | None = None
+    for group in range(first_group, len(plan)):
+        world = world or make_world(task, width)
+        key = jax.random.fold_in(jax.random.key(seed), group)
+        mind = (_Oracle if actor.needs_oracle else _Explorer)(task, world, actor, key)
+        seeds = lane_seeds(seed, COLLECT, group, len(plan[group]))
+        record = _drive(task, world, mind, seeds, plan[group], width, once=False)
+        yield Shard(record.batch(), record.flat(record.zeta), mind.extra_steps)
+
+
+def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int, steps: int | None = None) -> Batch:
+    """Whole episodes of a deterministic policy, or their first `steps` steps."""
+    if episodes < 1:
+        raise UserError(f"An evaluation needs at least one episode, not {episodes}.")
+    width = min(episodes, LANES)
+    limit = min(steps or task.episode_steps, task.episode_steps)
+    world = make_world(task, width)
+    mind = _Steady(task, policy)
+    batches = []
+    for group, first in enumerate(range(0, episodes, width)):
+        count = min(width, episodes - first)
+        seeds = lane_seeds(seed, EVALUATE, group, count)
+        batches.append(_drive(task, world, mind, seeds, [limit] * count, width, once=True).batch())
+    return concatenate(batches)
+
+
+def evaluate(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int) -> Evaluation:
+    """Returns of a deterministic policy over whole episodes; a function of (task, policy, seed)."""
+    batch = rollouts(task, policy, episodes, seed)
+    unknown = np.full(episodes, np.nan)
+    model_returns = speeds = unknown
+    if callable(task.reward):
+        reward = np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
+        model_returns = np.add.reduceat(reward, batch.starts())
+    if task.speed is not None:
+        speed = batch.next_obs[:, task.speed].astype(np.float64)
+        speeds = np.add.reduceat(speed, batch.starts()) / batch.lengths()
+    return Evaluation(batch.returns(), model_returns, batch.lengths(), speeds, len(batch))
+
+
+@partial(jax.jit, static_argnames="task")
+def _model_reward(
+    task: Task, obs: Float[Array, "n obs"], act: Float[Array, "n act"], next_obs: Float[Array, "n obs"]
+) -> Float[Array, " n"]:
+    assert callable(task.reward)
+    return jax.vmap(task.reward)(obs, act, next_obs)
+
+
+def lane_seeds(seed: int, purpose: int, group: int, count: int) -> list[int]:
+    """One seed per lane, unrelated between seeds, purposes, groups and lanes."""
+    return [int(np.random.SeedSequence([seed, purpose, group, lane]).generate_state(1)[0]) for lane in range(count)]
+
+
+# --- minds: how a crew's next actions are found. ask() starts the work, answer() waits for it ---
+
+
+class _Mind(Protocol):
+    extra_steps: int
+
+    def ask(self, crew: "_Crew", t: int) -> Any: ...
+
+    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]: ...
+
+
+class _Explorer:
+    """The actor with its exploration noise."""
+
+    def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
+        self.extra_steps = 0
+        self._arrays, self._static = _split(actor)
+        self._keys = list(jax.random.split(key, world.crews))
+
+    def ask(self, crew: "_Crew", t: int) -> Any:
+        key = self._keys[crew.number]
+        return _act(self._static, self._arrays, key, t, crew.obs, crew.last_obs, crew.last_act, crew.has_last)
+
+    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]:
+        return asked
+
+
+class _Oracle:
+    """The actor may try its tentative action in a copy of the simulator before it acts."""
+
+    def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
+        self.extra_steps = 0
+        self._task, self._world = task, world
+        self._arrays, self._static = _split(actor)
+        self._keys = [list(pair) for pair in jax.random.split(key, (world.crews, 2))]
+
+    def ask(self, crew: "_Crew", t: int) -> Any:
+        return _tentative(self._static, self._arrays, self._keys[crew.number][0], t, crew.obs)
+
+    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]:
+        tried = np.clip(np.asarray(asked), self._task.low, self._task.high)
+        next_obs = crew.obs.copy()
+        next_obs[crew.rows] = self._world.peek(crew.lanes, tried[crew.rows])
+        self.extra_steps += len(crew.rows)
+        return _act_oracle(self._static, self._arrays, self._keys[crew.number][1], t, crew.obs, asked, next_obs)
+
+
+class _Steady:
+    """A deterministic policy."""
+
+    def __init__(self, task: Task, policy: Callable[[Any], Any]) -> None:
+        self.extra_steps = 0
+        self._task, self._policy = task, compiled(policy)
+
+    def ask(self, crew: "_Crew", t: int) -> Any:
+        return self._policy(crew.obs)
+
+    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]:
+        act = np.clip(np.asarray(asked, np.float32), self._task.low, self._task.high)
+        return act, np.zeros(len(act), np.float32)
+
+
+def compiled(policy: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A policy that is a module is compiled, anything else (numpy, already compiled) is called as it is."""
+    if not isinstance(policy, eqx.Module):
+        return policy
+    arrays, static = _split(policy)
+    return partial(_call, static, arrays)
+
+
+# Compiled once per kind of actor. The split into arrays and a hashable rest keeps a call to some microseconds.
+
+
+def _split(tree: Any) -> tuple[list[Any], Any]:
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    leaves, form = jax.tree.flatten(arrays)
+    rest_leaves, rest_form = jax.tree.flatten(rest)
+    return leaves, (form, tuple(rest_leaves), rest_form)
+
+
+def _join(static: Any, arrays: list[Any]) -> Any:
+    form, rest_leaves, rest_form = static
+    return eqx.combine(jax.tree.unflatten(form, arrays), jax.tree.unflatten(rest_form, rest_leaves))
+
+
+@partial(jax.jit, static_argnums=0)
+def _act(static, arrays, key, t, obs, last_obs, last_act, has_last):
+    return _join(static, arrays).act(obs, jax.random.fold_in(key, t), last_obs, last_act, has_last)
+
+
+@partial(jax.jit, static_argnums=0)
+def _tentative(static, arrays, key, t, obs):
+    return _join(static, arrays).tentative(obs, jax.random.fold_in(key, t))
+
+
+@partial(jax.jit, static_argnums=0)
+def _act_oracle(static, arrays, key, t, obs, tentative, next_obs):
+    return _join(static, arrays).act_oracle(obs, tentative, next_obs, jax.random.fold_in(key, t))
+
+
+@partial(jax.jit, static_argnums=0)
+def _call(static, arrays, obs):
+    return _join(static, arrays)(jnp.asarray(obs))
+
+
+# --- the drive ---
+
+
+@dataclass
+class _Crew:
+    """Some lanes that step together. The arrays have one width for every crew and group, so nothing is recompiled.
+
+    An array that was handed to the actor is never written to again: the actor may still be reading it.
+    """
+
+    number: int
+    first: int  # its first lane
+    obs: Float32[np.ndarray, "w obs"]
+    last_obs: Float32[np.ndarray, "w obs"]
+    last_act: Float32[np.ndarray, "w act"]
+    has_last: Bool[np.ndarray, " w"]
+    steps: Int32[np.ndarray, " w"]  # into the current episode
+    rows: Int[np.ndarray, " b"]  # which of its rows still run
+    asked: Any = None
+
+    @property
+    def lanes(self) -> Int[np.ndarray, " b"]:
+        return self.rows + self.first
+
+
+@dataclass
+class _Record:
+    """What happened in every lane, and how much of each row of the table is filled."""
+
+    obs: Float32[np.ndarray, "b t obs"]
+    act: Float32[np.ndarray, "b t act"]
+    reward: Float32[np.ndarray, "b t"]
+    next_obs: Float32[np.ndarray, "b t obs"]
+    terminated: Bool[np.ndarray, "b t"]
+    truncated: Bool[np.ndarray, "b t"]
+    step: Int32[np.ndarray, "b t"]
+    zeta: Float32[np.ndarray, "b t"]
+    filled: Int[np.ndarray, " b"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.filled = np.zeros(len(self.reward), int)
+
+    def flat(self, table: np.ndarray) -> np.ndarray:
+        """The filled entries, lane after lane, so that the rows of an episode are adjacent."""
+        return table[np.arange(table.shape[1]) < self.filled[:, None]]
+
+    def batch(self) -> Batch:
+        step = self.flat(self.step)
+        return Batch(
+            obs=self.flat(self.obs),
+            act=self.flat(self.act),
+            reward=self.flat(self.reward),
+            next_obs=self.flat(self.next_obs),
+            terminated=self.flat(self.terminated),
+            truncated=self.flat(self.truncated),
+            episode=(np.cumsum(step == 0) - 1).astype(np.int32),
+            step=step,
+        )
+
+
+def _drive(
+    task: Task, world: World, mind: _Mind, seeds: Sequence[int], quotas: Sequence[int], lanes: int, once: bool
+) -> _Record:
+    """Run every lane until its quota is used up, or, with `once`, until its first episode ends."""
+    quota = np.asarray(quotas)
+    b, t_max = len(quota), int(quota.max())
+    record = _empty_record(b, t_max, task)
+    crews = _make_crews(task, world, world.begin(seeds), lanes)
+    for crew in crews:
+        crew.asked = mind.ask(crew, 0)
+    for t in range(t_max):
+        for crew in crews:
+            if len(crew.rows):
+                act, zeta = mind.answer(crew, t, crew.asked)
+                _step_crew(task, world, record, crew, quota, t, np.asarray(act), np.asarray(zeta), once)
+                if len(crew.rows):
+                    crew.asked = mind.ask(crew, t + 1)
+    return record
+
+
+def _step_crew(
+    task: Task,
+    world: World,
+    record: _Record,
+    crew: _Crew,
+    quota: Int[np.ndarray, " b"],
+    t: int,
+    act: Float32[np.ndarray, "w act"],
+    zeta: Float32[np.ndarray, " w"],
+    once: bool,
+) -> None:
+    rows, lanes = crew.rows, crew.lanes
+    chosen = act[rows]  # a copy of our own: some simulators write into the action
+    if not np.isfinite(chosen).all():
+        raise UserError(
+            f"The actor returned an action that is not a number at step {t} on {task.name}; train it again."
+        )
+    record.obs[lanes, t] = crew.obs[rows]
+    record.act[lanes, t] = chosen
+    record.zeta[lanes, t] = zeta[rows]
+    record.step[lanes, t] = crew.steps[rows]
+    next_obs, reward, terminated, truncated = world.step(lanes, chosen)
+    crew.steps[rows] += 1
+    used_up = quota[lanes] == t + 1
+    over = terminated | truncated | (crew.steps[rows] == task.episode_steps) | used_up
+    record.reward[lanes, t] = reward
+    record.next_obs[lanes, t] = next_obs
+    record.terminated[lanes, t] = terminated
+    record.truncated[lanes, t] = over & ~terminated
+    record.filled[lanes] = t + 1
+
+    leaves = over if once else used_up
+    crew.last_obs, crew.last_act = crew.obs, act
+    crew.obs = crew.obs.copy()
+    crew.obs[rows] = next_obs
+    crew.has_last = np.zeros_like(crew.has_last)
+    crew.has_last[rows] = ~over
+    again = over & ~leaves
+    if again.any():
+        crew.obs[rows[again]] = world.reset(lanes[again])
+        crew.steps[rows[again]] = 0
+    if leaves.any():
+        crew.rows = rows[~leaves]
+
+
+def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lanes: int) -> list[_Crew]:
+    width = -(-lanes // world.crews)
+    crews = []
+    for number, first in enumerate(range(0, len(obs), width)):
+        rows = np.arange(min(width, len(obs) - first))
+        start = np.zeros((width, task.obs_size), np.float32)
+        start[rows] = obs[first : first + width]
+        idle = np.zeros((width, task.act_size), np.float32)
+        no = np.zeros(width, bool)
+        crews.append(_Crew(number, first, start, start, idle, no, np.zeros(width, np.int32), rows))
+    return crews
+
+
+def _empty_record(b: int, t: int, task: Task) -> _Record:
+    def table(dtype: type, *width: int) -> np.ndarray:
+        return np.zeros((b, t, *width), dtype)
+
+    return _Record(
+        obs=table(np.float32, task.obs_size),
+        act=table(np.float32, task.act_size),
+        reward=table(np.float32),
+        next_obs=table(np.float32, task.obs_size),
+        terminated=table(bool),
+        truncated=table(bool),
+        step=table(np.int32),
+        zeta=table(np.float32),
+    )

@@ -1,0 +1,180 @@
+"""Advantages by GAE and the value baseline.
+
+The baseline is a ridge regression on [o, o^2, t, t^2, t^3, 1] of the normalised, clipped observation, fitted on
+lambda-returns (or a small MLP on the same input). At the end of an imagined trajectory the return is bootstrapped with the
+baseline; only `terminated` cuts it.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from musbo.core.errors import UserError
+from musbo.data.scaling import Normaliser
+from musbo.learning.fit import ADAM
+from musbo.learning.imagine import Rollout
+from musbo.models.mlp import MLP, init_mlp
+
+CLIP = 10.0  # of the normalised observation: an outlier must not own the regression
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """V: ridge regression (spec 6.3)."""
+
+    strength: float = 1e-5
+    """Ridge penalty, relative to the mean square of each feature."""
+
+    def begin(self, obs_size: int, key: PRNGKeyArray) -> "RidgeValue":
+        return RidgeValue(jnp.zeros(2 * obs_size + 4))
+
+    def fit(
+        self,
+        value: "RidgeValue",
+        features: Float[Array, "n f"],
+        wanted: Float[Array, " n"],
+        live: Float[Array, " n"],
+        key: PRNGKeyArray,
+    ) -> "RidgeValue":
+        """Weighted least squares; columns are first scaled to unit mean square, so that float32 can solve it."""
+        n = jnp.maximum(jnp.sum(live), 1.0)
+        size = jnp.sqrt(live @ features**2 / n) + 1e-8
+        x = features / size[None]
+        gram = (x * live[:, None]).T @ x / n + self.strength * jnp.eye(x.shape[1])
+        weights = jax.scipy.linalg.solve(gram, x.T @ (live * wanted) / n, assume_a="pos") / size
+        return RidgeValue(jnp.where(jnp.all(jnp.isfinite(weights)), weights, value.weights))
+
+
+@dataclass(frozen=True)
+class SmallMLP:
+    """V: a small MLP on the same features."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    """Hidden layers."""
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    steps: int = 40
+    """Minibatch steps per TRPO update."""
+    batch: int = 1000
+    """Minibatch size."""
+
+    def begin(self, obs_size: int, key: PRNGKeyArray) -> "MLPValue":
+        mlp = init_mlp(key, (2 * obs_size + 4, *self.hidden, 1), "tanh", last_gain=0.01)
+        return MLPValue(mlp, ADAM.init(mlp), jnp.zeros(()), jnp.ones(()))  # type: ignore[arg-type]
+
+    def fit(
+        self,
+        value: "MLPValue",
+        features: Float[Array, "n f"],
+        wanted: Float[Array, " n"],
+        live: Float[Array, " n"],
+        key: PRNGKeyArray,
+    ) -> "MLPValue":
+        n = jnp.maximum(jnp.sum(live), 1.0)
+        shift = live @ wanted / n
+        scale = jnp.sqrt(live @ (wanted - shift) ** 2 / n) + 1e-6
+        # The network keeps predicting what it did when the scale of its targets moves.
+        mlp = eqx.tree_at(
+            lambda m: (m.weights[-1], m.biases[-1]),
+            value.mlp,
+            (
+                value.mlp.weights[-1] * (value.scale / scale),
+                (value.mlp.biases[-1] * value.scale + value.shift - shift) / scale,
+            ),
+        )
+        target = (wanted - shift) / scale
+
+        def minibatch(carry: tuple, k: PRNGKeyArray) -> tuple:
+            mlp, moments = carry
+            rows = jax.random.randint(k, (self.batch,), 0, len(target))
+
+            def loss(m: MLP) -> Float[Array, ""]:
+                error = jax.vmap(m)(features[rows])[:, 0] - target[rows]
+                return jnp.sum(live[rows] * error**2) / jnp.maximum(jnp.sum(live[rows]), 1.0)
+
+            updates, moments = ADAM.update(jax.grad(loss)(mlp), moments)
+            return (jax.tree.map(lambda p, u: p - self.learning_rate * u, mlp, updates), moments), None
+
+        (mlp, moments), _ = jax.lax.scan(minibatch, (mlp, value.moments), jax.random.split(key, self.steps))
+        return MLPValue(mlp, moments, shift, scale)
+
+
+Baseline = Ridge | SmallMLP
+
+
+class RidgeValue(eqx.Module):
+    weights: Float[Array, " f"]
+
+    def __call__(self, features: Float[Array, "n f"]) -> Float[Array, " n"]:
+        return features @ self.weights
+
+
+class MLPValue(eqx.Module):
+    mlp: MLP
+    moments: object
+    shift: Float[Array, ""]
+    scale: Float[Array, ""]
+
+    def __call__(self, features: Float[Array, "n f"]) -> Float[Array, " n"]:
+        return self.shift + self.scale * jax.vmap(self.mlp)(features)[:, 0]
+
+
+Value = RidgeValue | MLPValue
+
+
+@dataclass(frozen=True)
+class Discounting:
+    """Discount and GAE (spec 6.3)."""
+
+    gamma: float = 0.99
+    """gamma: discount (paper: 0.99)."""
+    lam: float = 0.95
+    """lambda of GAE (paper: 0.95, Ant 0.97)."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.gamma < 1 and 0 <= self.lam <= 1):
+            raise UserError(f"gamma must be in [0, 1) and lambda in [0, 1], not {self.gamma} and {self.lam}.")
+
+
+def features(obs: Float[Array, "t b obs"], normaliser: Normaliser, time: Float[Array, " t"]) -> Float[Array, "t b f"]:
+    """[o, o^2, t, t^2, t^3, 1] with o normalised and clipped, t in hundreds of steps."""
+    o = jnp.clip((obs - normaliser.mean[None, None]) / normaliser.std[None, None], -CLIP, CLIP)
+    t = jnp.broadcast_to((time / 100)[:, None, None], (*obs.shape[:2], 1))
+    return jnp.concatenate([o, o**2, t, t**2, t**3, jnp.ones_like(t)], axis=2)
+
+
+def rollout_features(rollout: Rollout, normaliser: Normaliser) -> Float[Array, "t1 b f"]:
+    """Features of every state of a rollout, the last one included."""
+    obs = jnp.concatenate([rollout.obs, rollout.last_obs[None]])
+    return features(obs, normaliser, jnp.arange(obs.shape[0], dtype=jnp.float32))
+
+
+def gae(settings: Discounting, rollout: Rollout, values: Float[Array, "t1 b"]) -> Float[Array, "t b"]:
+    """A_t = sum_l (gamma lambda)^l delta_{t+l}; values[t] is V(s_t), values[-1] that of the last state."""
+    goes_on = 1.0 - rollout.terminated
+    delta = rollout.reward + settings.gamma * goes_on * values[1:] - values[:-1]
+
+    def backward(after: Float[Array, " b"], xs: tuple) -> tuple:
+        d, on, live = xs
+        now = jnp.where(live, d + settings.gamma * settings.lam * on * after, 0.0)
+        return now, now
+
+    _, advantages = jax.lax.scan(backward, jnp.zeros_like(delta[0]), (delta, goes_on, rollout.live), reverse=True)
+    return advantages
+
+
+def discounted_returns(settings: Discounting, rollout: Rollout) -> Float[Array, "t b"]:
+    """Rewards to go without any baseline: what the first baseline of a deployment is fitted on."""
+    plain = Discounting(settings.gamma, 1.0)
+    return gae(plain, rollout, jnp.zeros((rollout.reward.shape[0] + 1, rollout.reward.shape[1])))
+
+
+def standardise(advantages: Float[Array, "t b"], live: Float[Array, "t b"]) -> Float[Array, "t b"]:
+    """Zero mean and unit deviation over the steps that exist."""
+    n = jnp.maximum(jnp.sum(live), 1.0)
+    mean = jnp.sum(live * advantages) / n
+    deviation = jnp.sqrt(jnp.sum(live * (advantages - mean) ** 2) / n)
+    return live * (advantages - mean) / (deviation + 1e-8)

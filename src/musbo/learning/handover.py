@@ -1,0 +1,128 @@
+"""Which policy of a deployment's updates is handed over (spec 6.6). No reading looks at a simulator.
+
+Every few updates the policy's mean is rolled out in every member of M from held-out start states: the imagined return per
+member, and the labeler's disagreement along the way. `Last` only logs that; `BestImagined` keeps the policy with the best
+mean return over members; `Guarded` stops when the path leaves the data's support or too few members see an improvement.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from musbo.core.errors import UserError
+from musbo.learning.imagine import Imagine, Starts, draw_starts, imagine
+from musbo.learning.label import disagreement
+from musbo.models.dynamics import Dynamics
+from musbo.models.labeler import Labeler
+from musbo.models.mlp import count, member
+from musbo.models.policy import Policy
+from musbo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Last:
+    """Hand over the policy after the last update (the paper)."""
+
+
+@dataclass(frozen=True)
+class BestImagined:
+    """Hand over the policy that all members of M together rate best."""
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Hand over the last policy before the imagination stops being credible."""
+
+    multiple: float = 3.0
+    """Largest disagreement along the policy's imagined path, in multiples of its mean on held-out data."""
+    improved: float = 0.7
+    """Smallest share of members that must rate the policy at least as good as at the last check (ME-TRPO: 0.7)."""
+
+    def __post_init__(self) -> None:
+        if not self.multiple > 0 or not 0 <= self.improved <= 1:
+            raise UserError("guarded handover needs a multiple above 0 and a share between 0 and 1.")
+
+
+Handover = Last | BestImagined | Guarded
+
+
+@dataclass(frozen=True)
+class Check:
+    """Imagined evaluation of the policy during training."""
+
+    every: int = 10
+    """Updates between checks."""
+    rollouts: int = 20
+    """Start states per check; every member of M rolls out from all of them."""
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.rollouts < 1:
+            raise UserError("checks need every and rollouts of at least 1.")
+
+
+class Rating(eqx.Module):
+    """What imagination says of one policy."""
+
+    returns: Float[Array, " k"]  # mean imagined return under each member of M
+    length: Float[Array, ""]  # mean imagined steps
+    path: Float[Array, ""]  # mean disagreement along the path, in multiples of its held-out mean
+
+
+class Choice(eqx.Module):
+    """The policy that would be handed over now, and what it was judged by."""
+
+    policy: Policy
+    returns: Float[Array, " k"]
+    update: Int[Array, ""]
+    stopped: Bool[Array, ""]
+
+
+@partial(jax.jit, static_argnames=("task", "check", "settings"))
+def rate(
+    task: Task,
+    check: Check,
+    settings: Imagine,
+    policy: Policy,
+    model: Dynamics,
+    judge: Labeler,
+    starts: Starts,
+    key: PRNGKeyArray,
+) -> Rating:
+    """Roll the mean policy out in every member; the same key gives the same start states at every check."""
+    k_start, k_pair = jax.random.split(key)
+    start = draw_starts(starts, check.rollouts, k_start)
+    certain = replace(policy, log_sigma=jnp.full_like(policy.log_sigma, -30.0))
+    alone = replace(settings, member="per_step")
+
+    def under(index: Int[Array, ""]) -> tuple:
+        one = Dynamics(jax.tree.map(lambda leaf: leaf[None], member(model.members, index)), model.scaling)
+        rollout = imagine(task, alone, certain, one, start, jnp.zeros((), jnp.int32), k_pair, k_pair)
+        # Every tenth step is enough for the mean disagreement along the path.
+        some = jax.tree.map(lambda x: x[::10], replace(rollout, last_obs=rollout.last_obs[None]))
+        apart = disagreement("batch", "mean", replace(some, last_obs=rollout.last_obs), judge, k_pair)
+        path = jnp.sum(some.live * apart) / jnp.maximum(jnp.sum(some.live), 1)
+        return jnp.sum(rollout.reward) / check.rollouts, jnp.sum(rollout.live) / check.rollouts, path
+
+    returns, lengths, path = jax.lax.map(under, jnp.arange(count(model.members)))
+    return Rating(returns, jnp.mean(lengths), jnp.mean(path) / jnp.maximum(judge.levels.pair_mean, 1e-12))
+
+
+def first_choice(policy: Policy, rating: Rating) -> Choice:
+    return Choice(policy, rating.returns, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+
+
+def choose(handover: Handover, choice: Choice, policy: Policy, rating: Rating, update: int) -> Choice:
+    """The choice after a check at `update`."""
+    now = Choice(policy, rating.returns, jnp.asarray(update, jnp.int32), jnp.zeros((), bool))
+    if isinstance(handover, Last):
+        return now
+    if isinstance(handover, BestImagined):
+        return now if float(jnp.mean(rating.returns)) > float(jnp.mean(choice.returns)) else choice
+    share = float(jnp.mean(rating.returns >= choice.returns))
+    if float(rating.path) <= handover.multiple and share >= handover.improved:
+        return now
+    return replace(choice, stopped=jnp.ones((), bool))

@@ -1,0 +1,137 @@
+"""Imagined trajectories: the policy acts in the dynamics ensemble M (lines 7 and 8 of the paper's training function).
+
+Time comes first: arrays are [t b ...]. A step counts only while its trajectory is alive: what follows a termination is
+masked out by `live` and never padded into a loss.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from musbo.core.errors import UserError
+from musbo.models.dynamics import Dynamics, step
+from musbo.models.mlp import count, member
+from musbo.models.policy import Policy
+from musbo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Imagine:
+    """Imagined trajectories per TRPO update (spec 6.2)."""
+
+    rollouts: int = 200
+    """Trajectories per update (200 x 250 or 50 x 1000: 50,000 imagined steps (BREMEN))."""
+    horizon: int = 250
+    """H: imagined steps per trajectory (paper: 250 or 1000, table 2)."""
+    starts: Literal["initial", "any", "mixed", "reset"] = "initial"
+    """Start states: initial states of D_all, any state of D_all, half of each, or the task's own reset distribution."""
+    member: Literal["per_step", "per_trajectory", "per_outer"] = "per_step"
+    """Which member of M moves the world: one draw per step, per trajectory, or per 25 updates (the paper's pseudo-code)."""
+
+    def __post_init__(self) -> None:
+        if self.rollouts < 1 or self.horizon < 1:
+            raise UserError(
+                f"imagination needs at least 1 rollout and a horizon H of at least 1, not {self.rollouts} x {self.horizon}."
+            )
+
+
+OUTER = 25  # updates per outer training iteration of the paper's pseudo-code (BREMEN's scripts)
+
+
+class Rollout(eqx.Module):
+    """One batch of imagined trajectories. `weight` is U; `live` says which steps exist."""
+
+    obs: Float[Array, "t b obs"]
+    act: Float[Array, "t b act"]  # as sampled: the density is that of the unclipped action
+    executed: Float[Array, "t b act"]  # clipped: what entered the model and the reward
+    reward: Float[Array, "t b"]
+    terminated: Bool[Array, "t b"]
+    live: Bool[Array, "t b"]
+    weight: Float[Array, "t b"]
+    last_obs: Float[Array, "b obs"]
+
+
+class Starts(eqx.Module):
+    """Where imagination may begin: rows of observations, of which the first n count."""
+
+    obs: Float[Array, "c obs"]
+    n: Int[Array, ""]
+
+
+def draw_starts(starts: Starts, b: int, key: PRNGKeyArray) -> Float[Array, "b obs"]:
+    return starts.obs[jax.random.randint(key, (b,), 0, starts.n)]
+
+
+def start_states(
+    settings: Imagine, task: Task, initial: Starts, anywhere: Starts, b: int, key: PRNGKeyArray
+) -> Float[Array, "b obs"]:
+    k_initial, k_any = jax.random.split(key)
+    if settings.starts == "initial":
+        return draw_starts(initial, b, k_initial)
+    if settings.starts == "any":
+        return draw_starts(anywhere, b, k_any)
+    if settings.starts == "mixed":
+        half = b // 2
+        return jnp.concatenate([draw_starts(initial, b - half, k_initial), draw_starts(anywhere, half, k_any)])
+    if task.initial is None:
+        raise UserError(f"task {task.name!r} has no reset distribution: choose starts initial, any or mixed.")
+    return jax.vmap(task.initial)(jax.random.split(k_initial, b))
+
+
+def imagine(
+    task: Task,
+    settings: Imagine,
+    policy: Policy,
+    model: Dynamics,
+    start: Float[Array, "b obs"],
+    update: Int[Array, ""],
+    key: PRNGKeyArray,
+    outer_key: PRNGKeyArray,
+) -> Rollout:
+    """Roll the policy out in M from `start`; `outer_key` is the same for all updates of a deployment."""
+    b, n = start.shape[0], count(model.members)
+    k_noise, k_member = jax.random.split(key)
+    if settings.member == "per_step":
+        which = jax.random.randint(k_member, (settings.horizon,), 0, n)
+    else:
+        which = jnp.full(settings.horizon, jax.random.randint(jax.random.fold_in(outer_key, update // OUTER), (), 0, n))
+    noise = jax.random.normal(k_noise, (settings.horizon, b, task.act_size))
+
+    def move(index: Int[Array, ""], obs: Float[Array, "b obs"], act: Float[Array, "b act"]) -> tuple:
+        if settings.member == "per_trajectory":
+            # Start states are drawn at random, so dealing members out in turn is an even random draw.
+            groups = jax.tree.map(lambda x: x.reshape(-1, n, *x.shape[1:]).swapaxes(0, 1), (obs, act))
+            each = jax.vmap(lambda net, s, a: step(task, net, model.scaling, s, a), in_axes=(None, 0, 0))
+            moved = jax.vmap(each)(model.members, *groups)
+            return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(b, *x.shape[2:]), moved)
+        branches = [
+            lambda s, a, i=i: jax.vmap(lambda x, y: step(task, member(model.members, i), model.scaling, x, y))(s, a)
+            for i in range(n)
+        ]
+        return jax.lax.switch(index, branches, obs, act)  # one forward pass, not n
+
+    if settings.member == "per_trajectory" and b % n:
+        raise UserError(f"member per_trajectory needs rollouts ({b}) to be a multiple of the {n} dynamics members.")
+
+    def one_step(carry: tuple, xs: tuple) -> tuple:
+        obs, alive = carry
+        index, eps = xs
+        act = jax.vmap(policy.mean)(obs) + jnp.exp(policy.log_sigma)[None] * eps
+        executed = policy.clip(act)
+        next_obs, reward, terminated = move(index, obs, executed)
+        # A model that has left the range of numbers is not a state: the trajectory is cut before that step.
+        finite = jnp.all(jnp.isfinite(next_obs), axis=1) & jnp.isfinite(reward)
+        live = alive & finite
+        next_obs = jnp.where(live[:, None], next_obs, obs)
+        reward = jnp.where(live, reward, 0.0)
+        terminated = live & terminated
+        return (next_obs, live & ~terminated), (obs, act, executed, reward, terminated, live)
+
+    (last_obs, _), (obs, act, executed, reward, terminated, live) = jax.lax.scan(
+        one_step, (start, jnp.ones(b, bool)), (which, noise)
+    )
+    return Rollout(obs, act, executed, reward, terminated, live, jnp.ones_like(reward), last_obs)

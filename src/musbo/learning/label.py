@@ -1,0 +1,107 @@
+"""Uncertainty labels: a label is a function Rollout -> Rollout that says how far each imagined step may be trusted.
+
+`Disagreement` is the paper's coefficient, U(s, a) = exp(-alpha || s'_a - s'_b ||_1) for two members a != b of the labeler
+(eq. 7). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread of U inside a
+batch matters.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from musbo.core.errors import UserError
+from musbo.learning.imagine import Rollout
+from musbo.learning.models import member_predictions, pair_distances
+from musbo.models import labeler
+from musbo.models.labeler import Labeler
+from musbo.models.mlp import count, member
+
+
+@dataclass(frozen=True)
+class Trust:
+    """U = 1: imagination is believed as it is (BREMEN, ME-TRPO, and MUSBO's ablation `collection`)."""
+
+    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Float[Array, "t b"]]:
+        """The rollout unchanged, and the disagreement of one random pair for the log."""
+        return rollout, disagreement("batch", "mean", rollout, judge, key)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """U, the uncertainty coefficient (spec section 4)."""
+
+    alpha: float | Literal["auto"] = 0.028
+    """alpha: temperature of U (paper: 0.028); `auto`: ln 2 over the 90th percentile of held-out disagreement."""
+    pairs: Literal["batch", "trajectory", "max", "mean"] = "batch"
+    """Which pairs of members are compared: one drawn per TRPO batch, one per trajectory, the largest, or the mean of all."""
+    prediction: Literal["mean", "sample"] = "mean"
+    """Compare the members' mean predictions, or samples from their distributions."""
+
+    def __post_init__(self) -> None:
+        if self.alpha != "auto" and not self.alpha >= 0:
+            raise UserError(f"alpha must be at least 0 or auto, not {self.alpha}.")
+
+    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Float[Array, "t b"]]:
+        """The rollout weighted by U, and the disagreement behind it."""
+        distance = disagreement(self.pairs, self.prediction, rollout, judge, key)
+        return replace(rollout, weight=jnp.exp(-temperature(self, judge) * distance)), distance
+
+
+Label = Trust | Disagreement
+
+
+def temperature(settings: Disagreement, judge: Labeler) -> Float[Array, ""]:
+    """alpha as a number."""
+    if settings.alpha == "auto":
+        return math.log(2) / jnp.maximum(judge.levels.pair_p90, 1e-12)
+    return jnp.asarray(settings.alpha, jnp.float32)
+
+
+def draw_pair(k: int, key: PRNGKeyArray) -> tuple[Array, Array]:
+    """Two different members of K, uniformly."""
+    k_a, k_b = jax.random.split(key)
+    a = jax.random.randint(k_a, (), 0, k)
+    return a, (a + jax.random.randint(k_b, (), 1, k)) % k
+
+
+def disagreement(
+    pairs: Literal["batch", "trajectory", "max", "mean"],
+    prediction: Literal["mean", "sample"],
+    rollout: Rollout,
+    judge: Labeler,
+    key: PRNGKeyArray,
+) -> Float[Array, "t b"]:
+    """|| s'_a - s'_b ||_1 in raw state units at every imagined (s, executed a)."""
+    k = count(judge.members)
+    if k < 2:
+        raise UserError(f"the labeler needs at least 2 members to disagree, not {k}.")
+    t, b, _ = rollout.obs.shape
+    obs, act = rollout.obs.reshape(t * b, -1), rollout.executed.reshape(t * b, -1)
+    k_pair, k_sample = jax.random.split(key)
+
+    def predictions(network: labeler.Probabilistic, k_noise: PRNGKeyArray) -> Float[Array, "n obs"]:
+        mean, std = jax.vmap(lambda s, a: labeler.predict(network, judge.scaling, s, a))(obs, act)
+        return mean + std * jax.random.normal(k_noise, std.shape) if prediction == "sample" else mean
+
+    if pairs == "batch":  # two forward passes, whichever pair is drawn
+        first, second = draw_pair(k, k_pair)
+        k_first, k_second = jax.random.split(k_sample)
+        difference = predictions(member(judge.members, first), k_first) - predictions(
+            member(judge.members, second), k_second
+        )
+        return jnp.sum(jnp.abs(difference), axis=1).reshape(t, b)
+    if prediction == "mean":
+        every = member_predictions(judge.members, judge.scaling, obs, act)
+    else:
+        every = jax.lax.map(lambda args: predictions(*args), (judge.members, jax.random.split(k_sample, k)))
+    if pairs == "trajectory":
+        first, second = jax.vmap(lambda one: draw_pair(k, one))(jax.random.split(k_pair, b))
+        every = every.reshape(k, t, b, -1)
+        lanes = jnp.arange(b)
+        return jnp.sum(jnp.abs(every[first, :, lanes] - every[second, :, lanes]), axis=2).T
+    distances = pair_distances(every)
+    return (jnp.max(distances, axis=0) if pairs == "max" else jnp.mean(distances, axis=0)).reshape(t, b)

@@ -1,0 +1,139 @@
+"""What M and P learn from D_all: their objectives (eq. of section 3.1, and eq. 17) and the start of their fits."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from musbo.data.dataset import Dataset, rows
+from musbo.data.scaling import Scaling
+from musbo.learning.fit import FitSettings, FitState, Rows, begin
+from musbo.models import dynamics, labeler
+from musbo.models.dynamics import Dynamics
+from musbo.models.labeler import Labeler, Levels, Probabilistic
+from musbo.models.mlp import MLP
+from musbo.tasks.task import Task
+
+BOUND_WEIGHT = 0.01  # pulls the learned bounds of the log-variance together (BREMEN)
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """|| y - f(x) ||^2, summed over dimensions, averaged over samples; a termination logit, if any, by cross-entropy."""
+
+    logit: bool = False
+
+    def errors(self, network: MLP, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, " n"]:
+        out = jax.vmap(network)(x)
+        regress = out[:, :-1] if self.logit else out
+        wanted = y[:, :-1] if self.logit else y
+        error = jnp.sum((regress - wanted) ** 2, axis=1)
+        return error + optax.sigmoid_binary_cross_entropy(out[:, -1], y[:, -1]) if self.logit else error
+
+    def loss(self, network: MLP, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, ""]:
+        return jnp.mean(self.errors(network, x, y))
+
+    def kernels(self, network: MLP) -> tuple[Float[Array, "in out"], ...]:
+        return network.weights[:-1]
+
+
+@dataclass(frozen=True)
+class GaussianLikelihood:
+    """Eq. 17: (mu - y)' Sigma^-1 (mu - y) + log det Sigma; early stopping looks at the error of the mean alone."""
+
+    def errors(self, network: Probabilistic, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, " n"]:
+        return jnp.sum((jax.vmap(network)(x)[0] - y) ** 2, axis=1)
+
+    def loss(self, network: Probabilistic, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, ""]:
+        mean, logvar = jax.vmap(network)(x)
+        likelihood = jnp.mean(jnp.sum((mean - y) ** 2 * jnp.exp(-logvar) + logvar, axis=1))
+        return likelihood + BOUND_WEIGHT * (jnp.sum(network.max_logvar) - jnp.sum(network.min_logvar))
+
+    def kernels(self, network: Probabilistic) -> tuple[Float[Array, "in out"], ...]:
+        return network.mlp.weights[:-1]
+
+
+def _rows(data: Dataset, x: Float[Array, "c in"], y: Float[Array, "c out"]) -> Rows:
+    live, heldout = np.asarray(data.live), np.asarray(data.heldout)
+    return Rows(x, y, rows(live & ~heldout), rows(heldout))
+
+
+def dynamics_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:
+    x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
+    target = data.next_obs - data.obs
+    if task.reward == "learned":
+        target = jnp.concatenate([target, data.reward[:, None]], axis=1)
+    y = (target - scaling.target_mean[None]) / scaling.target_std[None]
+    if task.terminated == "learned":
+        y = jnp.concatenate([y, data.terminated[:, None].astype(jnp.float32)], axis=1)
+    return _rows(data, x, y)
+
+
+def labeler_rows(data: Dataset, scaling: Scaling) -> Rows:
+    x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
+    mean, std = labeler.state_targets(scaling)
+    return _rows(data, x, (data.next_obs - data.obs - mean[None]) / std[None])
+
+
+def begin_dynamics(
+    task: Task, settings: FitSettings, old: Dynamics | None, scaling: Scaling, key: PRNGKeyArray
+) -> FitState:
+    if old is None or settings.weights == "fresh":
+        return begin(dynamics.init_members(key, task, settings.hidden, settings.activation, settings.members))
+    return begin(dynamics.rescale(old.members, old.scaling, scaling))
+
+
+def begin_labeler(
+    task: Task, settings: FitSettings, old: Labeler | None, scaling: Scaling, key: PRNGKeyArray
+) -> FitState:
+    if old is None or settings.weights == "fresh":
+        return begin(labeler.init_members(key, task, settings.hidden, settings.activation, settings.members))
+    return begin(labeler.rescale(old.members, old.scaling, scaling))
+
+
+def member_predictions(
+    members: Probabilistic, scaling: Scaling, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
+) -> Float[Array, "k n obs"]:
+    """Mean next states of every member of P, member by member."""
+    each = jax.vmap(lambda p, s, a: labeler.predict(p, scaling, s, a)[0], in_axes=(None, 0, 0))
+    return jax.lax.map(lambda p: each(p, obs, act), members)
+
+
+def pair_distances(predictions: Float[Array, "k n obs"]) -> Float[Array, "pairs n"]:
+    """L1 distance between the predictions of every pair a < b."""
+    k = predictions.shape[0]
+    return jnp.stack(
+        [jnp.sum(jnp.abs(predictions[a] - predictions[b]), axis=1) for a in range(k) for b in range(a + 1, k)]
+    )
+
+
+LEVEL_ROWS = 20_000  # held-out rows that the levels are measured on, at most
+
+
+@jax.jit
+def _level_values(
+    members: Probabilistic,
+    scaling: Scaling,
+    obs: Float[Array, "n obs"],
+    act: Float[Array, "n act"],
+    next_obs: Float[Array, "n obs"],
+) -> tuple[Float[Array, "pairs n"], Float[Array, " n"]]:
+    predictions = member_predictions(members, scaling, obs, act)
+    error = jnp.max(jnp.sum(jnp.abs(predictions - next_obs[None]), axis=2), axis=0)
+    return pair_distances(predictions), error
+
+
+def measure_levels(members: Probabilistic, scaling: Scaling, data: Dataset) -> Levels:
+    """What disagreement and error of P are ordinary on held-out data."""
+    heldout = rows(np.asarray(data.heldout))
+    heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
+    pairs, error = _level_values(members, scaling, data.obs[heldout], data.act[heldout], data.next_obs[heldout])
+    return Levels(
+        pair_p90=jnp.quantile(pairs, 0.9),
+        spread_p95=jnp.quantile(jnp.max(pairs, axis=0), 0.95),
+        error_p95=jnp.quantile(error, 0.95),
+        pair_mean=jnp.mean(pairs),
+    )

@@ -1,0 +1,89 @@
+"""Where a deployment's policy optimisation starts (line 5 of the paper's training function).
+
+`Clone` fits the policy to the newest batch by behaviour cloning, beginning from the policy that collected it; `Continue`
+takes that policy as it is. The reference policy enters only through this start and the trust region.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from musbo.data.dataset import Dataset, rows
+from musbo.learning import fit
+from musbo.learning.fit import FitSettings, FitState, Rows
+from musbo.models.mlp import MLP, member
+from musbo.models.policy import Policy
+
+
+@dataclass(frozen=True)
+class Continue:
+    """Start from the policy that collected the newest batch (the pseudo-code's wording; ME-TRPO)."""
+
+
+@dataclass(frozen=True)
+class Clone:
+    """Start from behaviour cloning of the newest batch (appendix F; BREMEN)."""
+
+    learning_rate: float = 5e-4
+    """Adam's step size (paper: 5e-4)."""
+    batch: int = 256
+    """Minibatch size (BREMEN: 256)."""
+    epochs: int = 100
+    """At most this many passes over the newest batch."""
+    patience: int = 3
+    """Stop after this many validation checks without a new best (paper: 3)."""
+
+    def as_fit(self) -> FitSettings:
+        return FitSettings(
+            members=1,
+            learning_rate=self.learning_rate,
+            batch=self.batch,
+            epochs=self.epochs,
+            patience=self.patience,
+            l2=0.0,
+        )
+
+
+Start = Continue | Clone
+
+
+@dataclass(frozen=True)
+class ActionError:
+    """Squared error of the squashed mean, in units of the action half-range."""
+
+    def errors(self, network: MLP, x: Float[Array, "n obs"], y: Float[Array, "n act"]) -> Float[Array, " n"]:
+        return jnp.sum((jnp.tanh(jax.vmap(network)(x)) - y) ** 2, axis=1)
+
+    def loss(self, network: MLP, x: Float[Array, "n obs"], y: Float[Array, "n act"]) -> Float[Array, ""]:
+        return jnp.mean(self.errors(network, x, y))
+
+    def kernels(self, network: MLP) -> tuple[Float[Array, "in out"], ...]:
+        return ()
+
+
+def begin(policy: Policy) -> FitState:
+    return fit.begin(jax.tree.map(lambda leaf: leaf[None], policy.mlp))
+
+
+def clone_rows(data: Dataset, policy: Policy) -> Rows:
+    x = (data.obs - policy.normaliser.mean[None]) / policy.normaliser.std[None]
+    y = (data.act - policy.centre[None]) / policy.half_range[None]
+    deployment, heldout = np.asarray(data.deployment), np.asarray(data.heldout)
+    newest = np.asarray(data.live) & (deployment == deployment.max())
+    return Rows(x, y, rows(newest & ~heldout), rows(newest & heldout))
+
+
+def clone(
+    settings: Clone, data: Dataset, policy: Policy, state: FitState, key: PRNGKeyArray
+) -> Iterator[tuple[FitState, dict[str, Any]]]:
+    """Behaviour cloning on the newest batch; yields after every epoch."""
+    return fit.epochs(settings.as_fit(), ActionError(), clone_rows(data, policy), state, key)
+
+
+def cloned(policy: Policy, state: FitState) -> Policy:
+    return replace(policy, mlp=member(state.best, 0))

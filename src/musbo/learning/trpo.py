@@ -1,0 +1,157 @@
+"""The uncertainty-regularised trust-region step (eq. 8 of the paper).
+
+    maximise E[ratio * A * U]   subject to   E[KL(pi || pi_k)] <= delta
+
+Natural gradient by conjugate gradients, scaled to delta, then a backtracking line search. The policy's mean is linearised
+once per update; with a Gaussian of state-independent sigma the Fisher matrix is J' diag(1 / sigma^2) J exactly (plus 2 on
+a learned log sigma), so every product is one push forward and one pull back.
+"""
+
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int
+
+from musbo.core.errors import UserError
+from musbo.models.policy import Policy
+
+
+@dataclass(frozen=True)
+class TRPO:
+    """The trust-region step (spec 6.3)."""
+
+    delta: float = 0.05
+    """delta: bound on the mean KL per update (paper: 0.05, halfcheetah 0.1; see spec 6.5 for its scale)."""
+    literal_delta: bool = True
+    """Apply delta as it is; off: apply delta / 220, the paper's travel per update at an honest sigma (spec 6.5)."""
+    cg_iterations: int = 10
+    """Conjugate-gradient iterations (BREMEN: 10)."""
+    damping: float = 0.1
+    """Added to the Fisher matrix's diagonal (BREMEN: 0.1)."""
+    fisher_stride: int = 1
+    """Fisher products use every n-th state."""
+    backtracks: int = 10
+    """Tries of the line search."""
+    shrink: float = 0.7
+    """Step length from one try to the next."""
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            raise UserError(f"delta must be above 0, not {self.delta}.")
+        if self.damping < 0 or not 0 < self.shrink < 1:
+            raise UserError("damping must be at least 0 and shrink between 0 and 1.")
+        for name in ("cg_iterations", "fisher_stride", "backtracks"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+    @property
+    def applied_delta(self) -> float:
+        return self.delta if self.literal_delta else self.delta / 220
+
+
+class StepInfo(eqx.Module):
+    accepted: Bool[Array, ""]
+    kl: Float[Array, ""]
+    gain: Float[Array, ""]  # of the surrogate
+    fraction: Float[Array, ""]  # of the full step that was taken
+    tries: Int[Array, ""]
+
+
+def trainable(policy: Policy, learned_sigma: bool) -> tuple:
+    return (policy.mlp, policy.log_sigma) if learned_sigma else (policy.mlp,)
+
+
+def with_trainable(policy: Policy, parts: tuple) -> Policy:
+    return replace(policy, mlp=parts[0], log_sigma=parts[1] if len(parts) == 2 else policy.log_sigma)
+
+
+def log_ratio(
+    old: tuple[Float[Array, "n act"], Float[Array, " act"]],
+    new: tuple[Float[Array, "n act"], Float[Array, " act"]],
+    act: Float[Array, "n act"],
+) -> Float[Array, " n"]:
+    """log pi(a|s) - log pi_k(a|s) for (mean, log sigma) of both; the density is that of the unclipped action."""
+    (m0, l0), (m1, l1) = old, new
+    z0, z1 = (act - m0) / jnp.exp(l0)[None], (act - m1) / jnp.exp(l1)[None]
+    return jnp.sum(0.5 * (z0**2 - z1**2) + (l0 - l1)[None], axis=1)
+
+
+def gaussian_kl(
+    new: tuple[Float[Array, "n act"], Float[Array, " act"]], old: tuple[Float[Array, "n act"], Float[Array, " act"]]
+) -> Float[Array, " n"]:
+    """KL(pi || pi_k) between diagonal Gaussians given as (mean, log sigma)."""
+    (m1, l1), (m0, l0) = new, old
+    inner = (jnp.exp(2 * (l1 - l0)))[None] + ((m1 - m0) / jnp.exp(l0)[None]) ** 2
+    return jnp.sum((l0 - l1)[None] + 0.5 * (inner - 1.0), axis=1)
+
+
+def trpo_step(
+    settings: TRPO,
+    learned_sigma: bool,
+    policy: Policy,
+    obs: Float[Array, "n obs"],
+    act: Float[Array, "n act"],
+    weighted_advantage: Float[Array, " n"],
+    live: Float[Array, " n"],
+) -> tuple[Policy, StepInfo]:
+    """One step on the samples where live = 1. A step that fails its line search changes nothing."""
+    delta = settings.applied_delta
+    theta, unravel = ravel_pytree(trainable(policy, learned_sigma))
+    share = live / jnp.maximum(jnp.sum(live), 1.0)
+
+    def distribution(parameters: Float[Array, " p"], states: Float[Array, "m obs"]) -> tuple:
+        new = with_trainable(policy, unravel(parameters))
+        return jax.vmap(new.mean)(states), new.log_sigma
+
+    old = jax.tree.map(jax.lax.stop_gradient, distribution(theta, obs))
+
+    def surrogate_and_kl(parameters: Float[Array, " p"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Both from one forward pass."""
+        new = distribution(parameters, obs)
+        return share @ (jnp.exp(log_ratio(old, new, act)) * weighted_advantage), share @ gaussian_kl(new, old)
+
+    (before, _), gradient = jax.value_and_grad(surrogate_and_kl, has_aux=True)(theta)
+
+    states, some = obs[:: settings.fisher_stride], live[:: settings.fisher_stride]
+    some = some / jnp.maximum(jnp.sum(some), 1.0)
+    _, push = jax.linearize(lambda p: distribution(p, states), theta)
+    pull = jax.linear_transpose(push, theta)
+    precision = jnp.exp(-2 * policy.log_sigma)
+
+    def fisher(v: Float[Array, " p"]) -> Float[Array, " p"]:
+        mean, log_sigma = push(v)
+        (product,) = pull((some[:, None] * mean * precision[None], 2 * log_sigma))
+        return product + settings.damping * v
+
+    direction, _ = jax.scipy.sparse.linalg.cg(fisher, gradient, tol=1e-10, maxiter=settings.cg_iterations)
+    curvature = direction @ fisher(direction)
+    full = jnp.sqrt(2 * delta / jnp.maximum(curvature, 1e-30)) * direction
+    usable = jnp.all(jnp.isfinite(full)) & (curvature > 0)
+
+    def attempt(carry: tuple) -> tuple:
+        tries, _, _, _, _ = carry
+        fraction = settings.shrink ** tries.astype(jnp.float32)
+        after, kl = surrogate_and_kl(theta + fraction * full)
+        good = (after > before) & (kl <= 1.5 * delta)
+        return tries + 1, good, fraction, after - before, kl
+
+    def searching(carry: tuple) -> Bool[Array, ""]:
+        tries, good, _, _, _ = carry
+        return usable & ~good & (tries < settings.backtracks)
+
+    zero = jnp.zeros(())
+    tries, accepted, fraction, gain, kl = jax.lax.while_loop(
+        searching, attempt, (jnp.zeros((), jnp.int32), jnp.zeros((), bool), zero, zero, zero)
+    )
+    new = jnp.where(accepted, theta + fraction * full, theta)
+    info = StepInfo(
+        accepted,
+        jnp.where(accepted, kl, 0.0),
+        jnp.where(accepted, gain, 0.0),
+        jnp.where(accepted, fraction, 0.0),
+        tries,
+    )
+    return with_trainable(policy, unravel(new)), info

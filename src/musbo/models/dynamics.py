@@ -1,0 +1,71 @@
+"""The dynamics ensemble M (theta): N deterministic networks that predict the next state (section 3.1 of the paper).
+
+Input is the standardised [s, a]; output is the standardised difference s' - s, so that the prediction is
+s + un-standardised output. Where the task's reward is learned, it is one more regression output; where its termination is
+learned, one more logit.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from musbo.data.scaling import Scaling
+from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
+from musbo.tasks.task import Task
+
+
+class Dynamics(eqx.Module):
+    """M: `members` has a leading axis of N; the scaling is part of the model and travels with it."""
+
+    members: MLP
+    scaling: Scaling
+
+
+def target_size(task: Task) -> int:
+    """Regression outputs: the difference of states, and the reward where it is learned."""
+    return task.obs_size + (task.reward == "learned")
+
+
+def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activation: str, n: int) -> MLP:
+    sizes = (task.obs_size + task.act_size, *hidden, target_size(task) + (task.terminated == "learned"))
+    return jax.vmap(lambda k: init_mlp(k, sizes, activation))(jax.random.split(key, n))
+
+
+def inputs(scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]) -> Float[Array, " in"]:
+    """The standardised [s, a] that every network of M and P reads."""
+    return jnp.concatenate([(obs - scaling.obs_mean) / scaling.obs_std, (act - scaling.act_mean) / scaling.act_std])
+
+
+def step(
+    task: Task, network: MLP, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
+) -> tuple[Float[Array, " obs"], Float[Array, ""], Bool[Array, ""]]:
+    """One imagined step with one member: next state, reward, terminated."""
+    out = network(inputs(scaling, obs, act))
+    target = scaling.target_mean + scaling.target_std * out[: target_size(task)]
+    next_obs = obs + target[: task.obs_size]
+    reward = target[-1] if task.reward == "learned" else task.reward(obs, act, next_obs)
+    if task.terminated == "learned":
+        terminated = out[-1] > 0  # a probability of one half
+    elif task.terminated is None:
+        terminated = jnp.zeros((), bool)
+    else:
+        terminated = task.terminated(next_obs)
+    return next_obs, reward, terminated
+
+
+def stacked_inputs(scaling: Scaling) -> tuple[Float[Array, " in"], Float[Array, " in"]]:
+    return jnp.concatenate([scaling.obs_mean, scaling.act_mean]), jnp.concatenate([scaling.obs_std, scaling.act_std])
+
+
+def rescale(members: MLP, old: Scaling, new: Scaling) -> MLP:
+    """First and last layers re-expressed so that raw predictions are the same under the new scaling."""
+    (mean_old, std_old), (mean_new, std_new) = stacked_inputs(old), stacked_inputs(new)
+    scale = old.target_std / new.target_std
+    shift = (old.target_mean - new.target_mean) / new.target_std
+    logits = members.biases[-1].shape[-1] - scale.shape[0]  # a termination logit has no scale
+    scale = jnp.concatenate([scale, jnp.ones(logits)])
+    shift = jnp.concatenate([shift, jnp.zeros(logits)])
+    return jax.vmap(
+        lambda m: affine_outputs(rescale_inputs(m, (mean_old, mean_new), (std_old, std_new)), scale, shift)
+    )(members)

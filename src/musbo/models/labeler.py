@@ -1,0 +1,89 @@
+"""The uncertainty labeler P (phi): K probabilistic networks whose disagreement says where the data give no support.
+
+Each network has two heads over the standardised difference s' - s: a mean, and a log-variance that is soft-clamped
+between learned bounds. P judges what M imagines; the two are different networks of different kinds on purpose.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from musbo.data.scaling import Scaling
+from musbo.models.dynamics import inputs, stacked_inputs
+from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
+from musbo.tasks.task import Task
+
+
+class Probabilistic(eqx.Module):
+    """One probabilistic network: its MLP ends in [mean, raw log-variance]."""
+
+    mlp: MLP
+    max_logvar: Float[Array, "*k obs"]
+    min_logvar: Float[Array, "*k obs"]
+
+    def __call__(self, x: Float[Array, " in"]) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
+        """Mean and log-variance of the standardised difference."""
+        mean, raw = jnp.split(self.mlp(x), 2)
+        logvar = self.max_logvar - jax.nn.softplus(self.max_logvar - raw)
+        return mean, self.min_logvar + jax.nn.softplus(logvar - self.min_logvar)
+
+
+class Levels(eqx.Module):
+    """What is ordinary on held-out data: the yardsticks of `alpha = auto` and of the relative zeta."""
+
+    pair_p90: Float[Array, ""]  # 90th percentile of the L1 disagreement of one random pair of members
+    spread_p95: Float[Array, ""]  # 95th percentile of the largest L1 disagreement of two members
+    error_p95: Float[Array, ""]  # 95th percentile of the largest member's L1 error
+    pair_mean: Float[Array, ""]  # mean disagreement of a random pair
+
+
+class Labeler(eqx.Module):
+    """P: `members` has a leading axis of K."""
+
+    members: Probabilistic
+    scaling: Scaling
+    levels: Levels
+
+
+def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activation: str, n: int) -> Probabilistic:
+    def one(k: PRNGKeyArray) -> Probabilistic:
+        mlp = init_mlp(k, (task.obs_size + task.act_size, *hidden, 2 * task.obs_size), activation)
+        return Probabilistic(mlp, jnp.full(task.obs_size, 0.5), jnp.full(task.obs_size, -10.0))
+
+    return jax.vmap(one)(jax.random.split(key, n))
+
+
+def unknown_levels() -> Levels:
+    return Levels(*(jnp.ones(()) for _ in range(4)))
+
+
+def state_targets(scaling: Scaling) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
+    """Mean and deviation of s' - s alone: P never predicts a reward."""
+    obs = scaling.obs_mean.shape[0]
+    return scaling.target_mean[:obs], scaling.target_std[:obs]
+
+
+def predict(
+    network: Probabilistic, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
+) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
+    """Mean next state and its standard deviation, both in raw state units."""
+    mean, logvar = network(inputs(scaling, obs, act))
+    target_mean, target_std = state_targets(scaling)
+    return obs + target_mean + target_std * mean, target_std * jnp.exp(0.5 * logvar)
+
+
+def rescale(members: Probabilistic, old: Scaling, new: Scaling) -> Probabilistic:
+    """The same predictive distribution of s' under the new scaling; log-variances shift by 2 ln(old std / new std)."""
+    (mean_old, std_old), (mean_new, std_new) = stacked_inputs(old), stacked_inputs(new)
+    (target_old, deviation_old), (target_new, deviation_new) = state_targets(old), state_targets(new)
+    ratio = deviation_old / deviation_new
+    log_shift = 2 * jnp.log(ratio)
+    scale = jnp.concatenate([ratio, jnp.ones_like(ratio)])
+    shift = jnp.concatenate([(target_old - target_new) / deviation_new, log_shift])
+
+    def one(p: Probabilistic) -> Probabilistic:
+        mlp = affine_outputs(rescale_inputs(p.mlp, (mean_old, mean_new), (std_old, std_new)), scale, shift)
+        return Probabilistic(mlp, p.max_logvar + log_shift, p.min_logvar + log_shift)
+
+    return jax.vmap(one)(members)

@@ -1,0 +1,1 @@
+"""What the problem is: sizes, bounds, episode length, reward and termination."""

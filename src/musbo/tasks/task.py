@@ -1,0 +1,103 @@
+"""A task: everything that is known about the problem before any data arrive.
+
+Sizes, action bounds, episode length, and two functions of a transition, the model reward r(s, a, s') and the
+termination of s'. Both are written for one example with jax.numpy and are vmapped outside; training in imagination
+uses them, so they are written once and checked against the simulator. A simulator is only described here, never
+imported: a task can exist without one, when data come home from the field.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Array, Float32, PRNGKeyArray
+
+from musbo.core.errors import UserError
+
+Reward = Callable[[Array, Array, Array], Array]  # (obs, act, next_obs) -> scalar
+Terminated = Callable[[Array], Array]  # next_obs -> scalar bool
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """Exact dynamics in jax for one example: a value goes in, a value comes out."""
+
+    reset: Callable[[PRNGKeyArray], Array]  # key -> state
+    step: Callable[[Array, Array], tuple[Array, Array]]  # (state, act) -> (state, reward)
+    observe: Callable[[Array], Array]  # state -> obs
+
+
+@dataclass(frozen=True)
+class Gym:
+    """A registered Gymnasium environment."""
+
+    id: str
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class DmControl:
+    """A task of the dm_control suite; observations are flattened in the suite's own order."""
+
+    domain: str
+    task: str
+
+
+Simulator = BuiltIn | Gym | DmControl
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem. Hashable, so that it can be a static argument of compiled functions."""
+
+    name: str
+    obs_size: int
+    act_size: int
+    act_low: tuple[float, ...]
+    act_high: tuple[float, ...]
+    episode_steps: int
+    reward: Reward | Literal["learned"]
+    terminated: Terminated | Literal["learned"] | None = None  # None: an episode ends by its time limit only
+    simulator: Simulator | None = None  # None: logs only
+    speed: int | None = None  # where the forward velocity stands in an observation, for reports
+    initial: Callable[[PRNGKeyArray], Array] | None = None  # the simulator's reset distribution over observations
+
+    def __post_init__(self) -> None:
+        def refuse(text: str) -> None:
+            raise UserError(f"task {self.name!r}: {text}")
+
+        if self.obs_size < 1 or self.act_size < 1:
+            refuse(f"obs_size and act_size must be at least 1, not {self.obs_size} and {self.act_size}.")
+        if self.episode_steps < 1:
+            refuse(f"episode_steps must be at least 1, not {self.episode_steps}.")
+        if len(self.act_low) != self.act_size or len(self.act_high) != self.act_size:
+            refuse(
+                f"act_low and act_high need {self.act_size} numbers each, "
+                f"not {len(self.act_low)} and {len(self.act_high)}."
+            )
+        for i, (low, high) in enumerate(zip(self.act_low, self.act_high, strict=True)):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                refuse(f"action {i} needs finite bounds with low < high, not [{low}, {high}]; scale it first.")
+        if self.speed is not None and not 0 <= self.speed < self.obs_size:
+            refuse(f"speed is an index into the {self.obs_size} observations, not {self.speed}.")
+        for field, value in (("reward", self.reward), ("terminated", self.terminated)):
+            if isinstance(value, str) and value != "learned":
+                refuse(f"{field} must be a function or 'learned', not {value!r}.")
+
+    @property
+    def low(self) -> Float32[np.ndarray, " act"]:
+        return np.asarray(self.act_low, np.float32)
+
+    @property
+    def high(self) -> Float32[np.ndarray, " act"]:
+        return np.asarray(self.act_high, np.float32)
+
+    @property
+    def centre(self) -> Float32[np.ndarray, " act"]:
+        return (self.low + self.high) / 2
+
+    @property
+    def half_range(self) -> Float32[np.ndarray, " act"]:
+        return (self.high - self.low) / 2

@@ -1,0 +1,27 @@
+"""What every test runs under: shapes and types checked at run time, and nothing promoted in silence.
+
+This file is read before any test imports musbo, which the import hook needs.
+"""
+
+import os
+from pathlib import Path
+
+# Compiled programs are kept between runs. In the environment, so that the processes that tests start find them too.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+import hypothesis  # noqa: E402
+import jax  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
+
+install_import_hook("musbo", "beartype.beartype")
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# The short form draws the same examples every time; the long form looks for new ones.
+_untimed = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("short", **_untimed, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("long", **_untimed, max_examples=300)
+hypothesis.settings.load_profile("short")
