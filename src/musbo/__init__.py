@@ -1,3 +1,59 @@
-"""Deployment-constrained reinforcement learning."""
+"""Deployment-constrained reinforcement learning.
+
+    import musbo
+
+    result = musbo.run("pendulum", seed=0)
+    action = result.policy(observation)
+
+Names are loaded when they are first used, so that `import musbo` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from musbo.campaign.api import NumpyPolicy as NumpyPolicy
+    from musbo.campaign.api import Result as Result
+    from musbo.campaign.api import evaluate as evaluate
+    from musbo.campaign.api import load_policy as load_policy
+    from musbo.campaign.api import resume as resume
+    from musbo.campaign.api import run as run
+    from musbo.core.errors import UserError as UserError
+    from musbo.data.batch import Batch as Batch
+    from musbo.data.batch import make_batch as make_batch
+    from musbo.data.files import read_batch as read_batch
+    from musbo.data.files import write_batch as write_batch
+    from musbo.field.gym_task import gym_task as gym_task
+    from musbo.tasks.find import find_task as find_task
+    from musbo.tasks.task import BuiltIn as BuiltIn
+    from musbo.tasks.task import Task as Task
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "NumpyPolicy": "musbo.campaign.api",
+    "Result": "musbo.campaign.api",
+    "evaluate": "musbo.campaign.api",
+    "load_policy": "musbo.campaign.api",
+    "resume": "musbo.campaign.api",
+    "run": "musbo.campaign.api",
+    "UserError": "musbo.core.errors",
+    "Batch": "musbo.data.batch",
+    "make_batch": "musbo.data.batch",
+    "read_batch": "musbo.data.files",
+    "write_batch": "musbo.data.files",
+    "gym_task": "musbo.field.gym_task",
+    "find_task": "musbo.tasks.find",
+    "BuiltIn": "musbo.tasks.task",
+    "Task": "musbo.tasks.task",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'musbo' has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*_PLACES, "__version__"]

@@ -1,8 +1,8 @@
 """Algorithm 1: policy optimisation in imagination between deployments.
 
 MUSBO, its two ablations, BREMEN and ME-TRPO are values of `ImaginedTRPO`; they differ in settings only. `train` is a
-generator: every state that it yields holds all that is needed to go on, inside a fit too, so that a killed process resumes
-to the same bits as an uninterrupted one.
+generator: every state that it yields holds all that is needed to go on, inside a fit too, so that a killed process
+resumes to the same bits as an uninterrupted one.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset, rows
-from musbo.data.scaling import Normaliser, Scaling, measure
+from musbo.data.scaling import Normaliser, measure
 from musbo.learning import fit, handover, models, start
 from musbo.learning.advantage import (
     Baseline,
@@ -33,7 +33,7 @@ from musbo.learning.advantage import (
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import Check, Choice, Handover, Last
 from musbo.learning.imagine import Imagine, Starts, imagine, start_states
-from musbo.learning.label import Disagreement, Label
+from musbo.learning.label import Disagreement, Label, temperature
 from musbo.learning.start import Clone, Start
 from musbo.learning.trpo import TRPO, trpo_step
 from musbo.models.actor import Actor, Explore, Seeking, UniformActor, make_actor
@@ -104,26 +104,28 @@ class ImaginedTRPO:
             state = replace(state, stage="dynamics", policy=policy)
         if state.stage == "dynamics":  # line 2: M <- learn the transition dynamics from D_all
             work = state.fit or models.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new_M)
-            objective = models.SquaredError(logit=task.terminated == "learned")
-            for work, metrics in fit.epochs(
-                self.dynamics, objective, models.dynamics_rows(task, data, scaling), work, k_M
-            ):
-                yield replace(state, fit=work), {"stage": "dynamics", "index": metrics["epoch"], **metrics}
-            state = replace(state, stage="labeler", dynamics=Dynamics(work.best, scaling), fit=None)
+            rows_M = models.dynamics_rows(task, data, scaling)
+            error = models.SquaredError(logit=task.terminated == "learned")
+            fitted = work
+            for fitted, metrics in fit.epochs(self.dynamics, error, rows_M, work, k_M):
+                yield replace(state, fit=fitted), {"stage": "dynamics", "index": metrics["epoch"], **metrics}
+            state = replace(state, stage="labeler", dynamics=Dynamics(fitted.best, scaling), fit=None)
         if state.stage == "labeler":  # line 3: train the uncertainty labeler on D_all
             work = state.fit or models.begin_labeler(task, self.labeler, state.labeler, scaling, k_new_P)
-            likelihood = models.GaussianLikelihood()
-            for work, metrics in fit.epochs(self.labeler, likelihood, models.labeler_rows(data, scaling), work, k_P):
-                yield replace(state, fit=work), {"stage": "labeler", "index": metrics["epoch"], **metrics}
-            judge = Labeler(work.best, scaling, models.measure_levels(work.best, scaling, data))
+            rows_P = models.labeler_rows(data, scaling)
+            fitted = work
+            for fitted, metrics in fit.epochs(self.labeler, models.GaussianLikelihood(), rows_P, work, k_P):
+                yield replace(state, fit=fitted), {"stage": "labeler", "index": metrics["epoch"], **metrics}
+            judge = Labeler(fitted.best, scaling, models.measure_levels(fitted.best, scaling, data))
             state = replace(state, stage="start", labeler=judge, fit=None)
         if state.stage == "start":  # line 5: pi_init <- the data-collection policy
             if isinstance(self.start, Clone):
                 work = state.fit or start.begin(state.policy)
-                for work, metrics in start.clone(self.start, data, state.policy, work, k_clone):
-                    yield replace(state, fit=work), {"stage": "start", "index": metrics["epoch"], **metrics}
-                state = replace(state, policy=start.cloned(state.policy, work), fit=None)
-            state = replace(state, stage="improve", update=0, choice=None)
+                fitted = work
+                for fitted, metrics in start.clone(self.start, data, state.policy, work, k_clone):
+                    yield replace(state, fit=fitted), {"stage": "start", "index": metrics["epoch"], **metrics}
+                state = replace(state, policy=start.cloned(state.policy, fitted), fit=None)
+            state = replace(state, stage="improve", update=0, checked=-1, choice=None)
         if state.stage == "improve":  # lines 6 to 10: imagine, label, improve
             yield from self._improve(task, data, state, k_improve)
 
@@ -135,38 +137,28 @@ class ImaginedTRPO:
         M, P = state.dynamics, state.labeler
         initial, anywhere, heldout = places(data)
 
-        def rating(policy: Policy) -> handover.Rating:
-            return handover.rate(task, self.check, self.imagine, policy, M, P, heldout, k_check)
-
-        if state.choice is None:
-            first = rating(state.policy)
-            state = replace(state, choice=handover.first_choice(state.policy, first))
-            yield state, {"stage": "check", "index": 0, **rating_metrics(first)}
-        while state.update < self.updates and not bool(state.choice.stopped):
+        while True:
             i = state.update
+            due = i % self.check.every == 0 or i == self.updates
+            if due and state.checked != i:
+                seen = handover.rate(task, self.check, self.imagine, state.policy, M, P, heldout, k_check)
+                choice = handover.choose(self.handover, state.choice, state.policy, seen, i)
+                state = replace(state, choice=choice, checked=i)
+                chosen = {"chosen": int(choice.update), "stopped": bool(choice.stopped)}
+                yield state, {"stage": "check", "index": i, **rating_metrics(seen), **chosen}
+            assert state.choice is not None  # there is a check before the first update
+            if i >= self.updates or bool(state.choice.stopped):
+                break
             policy, value, numbers = update(
                 self, task, state.policy, state.value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer
             )
             state = replace(state, policy=policy, value=value, update=i + 1)
             yield state, {"stage": "improve", "index": i + 1, "updates": self.updates, **host(numbers)}
-            if (i + 1) % self.check.every == 0 or i + 1 == self.updates:
-                seen = rating(policy)
-                state = replace(state, choice=handover.choose(self.handover, state.choice, policy, seen, i + 1))
-                chosen = {"chosen": int(state.choice.update), "stopped": bool(state.choice.stopped)}
-                yield state, {"stage": "check", "index": i + 1, **rating_metrics(seen), **chosen}
-        yield (
-            replace(state, stage="collected", policy=state.choice.policy, choice=None, update=0),
-            {
-                "stage": "done",
-                "index": 0,
-                "chosen": int(state.choice.update),
-                "alpha": self._alpha(P),
-            },
-        )
+        done = {"chosen": int(state.choice.update), "alpha": self._alpha(P)}
+        state = replace(state, stage="collected", policy=state.choice.policy, choice=None, update=0, checked=-1)
+        yield state, {"stage": "done", "index": 0, **done}
 
     def _alpha(self, judge: Labeler) -> float | None:
-        from musbo.learning.label import temperature
-
         return float(temperature(self.label, judge)) if isinstance(self.label, Disagreement) else None
 
 
@@ -181,6 +173,7 @@ class State(eqx.Module):
     fit: FitState | None = None  # a fit under way
     choice: Choice | None = None
     update: int = eqx.field(static=True, default=0)
+    checked: int = eqx.field(static=True, default=-1)  # the update of the last check
 
 
 def host(numbers: dict[str, Array]) -> Metrics:
@@ -266,15 +259,15 @@ def update(
 
 def update_metrics(rollout: Any, apart: Array, advantages: Array, values: Array, step: Any) -> dict[str, Array]:
     """What one update is worth knowing by; quantiles are over the steps that exist."""
-    live = rollout.live
-    n = jnp.maximum(jnp.sum(live), 1)
+    live = rollout.live.astype(jnp.float32)
+    n = jnp.maximum(jnp.sum(live), 1.0)
     tenths = jnp.asarray([0.1, 0.5, 0.9])
 
     def quantiles(x: Array) -> Array:
-        return jnp.nanquantile(jnp.where(live, x, jnp.nan)[::4], tenths)
+        return jnp.nanquantile(jnp.where(rollout.live, x, jnp.nan)[::4], tenths)
 
     returns = advantages + values
-    spread = jnp.sum(jnp.where(live, (returns - jnp.sum(live * returns) / n) ** 2, 0.0))
+    spread = jnp.sum(live * (returns - jnp.sum(live * returns) / n) ** 2)
     return {
         "imagined_sum": jnp.sum(rollout.reward) / live.shape[1],
         "length": n / live.shape[1],

@@ -1,4 +1,5 @@
-"""Names to values: which method is which value of `ImaginedTRPO`, and the three presets with the source of every number.
+"""Names to values: which method is which value of `ImaginedTRPO`, and the three presets with the source of every
+number.
 
 `paper` has every number of the paper's tables, `fast` is for two CPU cores, `quick` for demonstrations and tests.
 """

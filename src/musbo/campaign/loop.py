@@ -1,10 +1,11 @@
-"""The circle of a campaign: collect, train, evaluate, until the budget is spent. A simulated run is a campaign whose field
-is a simulator.
+"""The circle of a campaign: collect, train, evaluate, until the budget is spent. A simulated run is a campaign whose
+field is a simulator.
 
-Every step is written down when it is complete; training is checkpointed on the way. Whatever is killed, at any instant,
-`advance` goes on from the last thing written, and the final policy has the same bits.
+Every step is written down when it is complete; training is checkpointed on the way. Whatever is killed, at any
+instant, `advance` goes on from the last thing written, and the final policy has the same bits.
 """
 
+import io
 import json
 import os
 import platform
@@ -28,6 +29,7 @@ from musbo.campaign.ledger import Ledger, lock
 from musbo.campaign.settings import Campaign, fingerprint, load_task
 from musbo.campaign.store import Store
 from musbo.core import serial
+from musbo.core.durable import is_temporary, sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
 from musbo.data.checks import require_sound
@@ -61,28 +63,41 @@ class Stopped(Exception):
 # Creating and opening
 
 
-def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = ()) -> None:
-    """A new campaign in `folder`, with batches that the user already has as its first deployments."""
-    task = load_task(settings)
-    if len(data) > settings.deployments:
-        raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
+def create(
+    folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None
+) -> None:
+    """A new campaign in `folder`, with batches that the user already has as its first deployments.
+
+    It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
+    """
+    task = load_task(settings, given)
     for source, batch in data:
         require_sound(batch, task, source)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file: choose another output directory.")
-    if folder.exists() and any(folder.iterdir()):
-        if (folder / LEDGER).exists():
-            raise UserError(
-                f"{folder} already holds a run: continue it with `musbo resume {folder}`, or choose another --out."
-            )
-        raise UserError(f"{folder} is not empty: choose another --out. Nothing was written.")
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder):
+    if len(data) > settings.deployments:
+        raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
+    if len(data) < settings.deployments and (reason := _no_simulator(task)):
+        raise UserError(
+            f"{settings.deployments} deployments need {settings.deployments - len(data)} batches more than --data "
+            f"brought, and they cannot be collected here: {reason}."
+        )
+    _require_free(folder)
+    folder = folder.resolve()
+    place = folder.parent / f".{folder.name}.new"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {place}: {error.strerror}; choose another --out.") from error
+    with lock(place):
+        for stray in place.iterdir():  # of a process that was killed while it was here
+            if stray.is_dir():
+                shutil.rmtree(stray)
+            elif stray.name != "lock":
+                stray.unlink()
         record = serial.to_json(settings)
-        (folder / SETTINGS).write_text(json.dumps(record, indent=1))
-        store = Store(folder / STORE)
+        write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
+        store = Store(place / STORE)
         brought = [store.put_bytes(batch_bytes(batch), ".parquet") for _, batch in data]
-        with Ledger(folder / LEDGER, create=True) as ledger:
+        with Ledger(place / LEDGER, create=True) as ledger:
             ledger.append(
                 "created",
                 0,
@@ -96,6 +111,22 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
                     ],
                 },
             )
+        try:
+            os.rename(place, folder)  # replaces an empty directory, and nothing else
+        except OSError as error:
+            raise UserError(f"cannot make {folder}: {error.strerror}; choose another --out.") from error
+        sync_folder(folder.parent)
+
+
+def _require_free(folder: Path) -> None:
+    if (folder / LEDGER).exists():
+        raise UserError(
+            f"{folder} already holds a run: continue it with `musbo resume {folder}`, or choose another --out."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file: choose another --out.")
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty: choose another --out. Nothing was written.")
 
 
 def open_settings(folder: Path) -> Campaign:
@@ -126,21 +157,29 @@ def versions() -> dict[str, str]:
 # Going on
 
 
-def advance(folder: Path, observe: Observer = lambda news: None) -> dict[str, Any]:
+def advance(
+    folder: Path,
+    observe: Observer = lambda news: None,
+    given: Task | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> dict[str, Any]:
     """Do every step that is left; returns the summary. Raises `Stopped` after Ctrl-C, with everything written down."""
     settings = open_settings(folder)
+    task = load_task(settings, given)
     with lock(folder), Ledger(folder / LEDGER) as ledger, _interruptible() as stop:
-        field = _Field(folder, settings, load_task(settings), ledger, Store(folder / STORE), observe, stop)
+        field = _Field(folder, settings, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
         created = field.status().settings
         assert created is not None
         if created["task"] != fingerprint(field.task):
             raise UserError(f"task {settings.task} is not what this run began with: restore it, or start a new run.")
         if ledger.events()[-1].kind != "created" and not field.status().finished:
             ledger.append("resumed", field.status().deployment, {"versions": versions()})
-        observe(News("begin", field.status().deployment, {"resumed": len(ledger.events()) > 1}))
+        observe(News("begin", field.status().deployment, {"resumed": len(ledger.events()) > 1, **summary(folder)}))
         field.sweep()
         while True:
             step = steps.next_step(field.status(), settings.deployments)
+            if stop.is_set() and not isinstance(step, steps.Done):
+                field.leave(field.status().deployment)
             match step:
                 case steps.Collect(d):
                     field.collect(d)
@@ -185,6 +224,7 @@ class _Field:
     store: Store
     observe: Observer
     stop: threading.Event
+    checkpoint_seconds: float
 
     def status(self) -> steps.Status:
         return steps.status(self.ledger.events())
@@ -195,9 +235,6 @@ class _Field:
         for number in path:
             key = jax.random.fold_in(key, number)
         return key
-
-    def seed(self, *path: int) -> int:
-        return int(np.random.SeedSequence([self.settings.seed, *path]).generate_state(1)[0])
 
     def leave(self, deployment: int) -> None:
         self.ledger.append("stopped", deployment, {})
@@ -254,7 +291,7 @@ class _Field:
         zeta = [np.asarray(s["zeta"], np.float32) for s in self.status().shards]
         extra = sum(s["extra_steps"] for s in self.status().shards)
         self.observe(News("collecting", d, {"done": sum(map(len, done)), "size": size}))
-        for shard in simulate.collect(self.task, actor, size, self.seed(1, d), first_group=len(done)):  # type: ignore[arg-type]
+        for shard in simulate.collect(self.task, actor, size, _seed(self.settings, 1, d), first_group=len(done)):  # type: ignore[arg-type]
             done.append(shard.batch)
             thinned = shard.zeta[:: max(1, len(shard.zeta) // 1000)]
             zeta.append(thinned)
@@ -293,7 +330,7 @@ class _Field:
             self.observe(News("training", d, metrics))
             now = time.monotonic()
             asked = self.stop.is_set()
-            if metrics["stage"] != "done" and (asked or now - saved > CHECKPOINT_SECONDS):
+            if metrics["stage"] != "done" and (asked or now - saved >= self.checkpoint_seconds):
                 name = self.store.put_bytes(serial.encode(state), ".safetensors")
                 self.ledger.replace_checkpoint(d, {"state": name, "seconds": spent + now - began})
                 self.sweep()
@@ -321,26 +358,40 @@ class _Field:
         if reason is not None:
             payload: dict[str, Any] = {"skipped": reason}
         else:
+            began = time.monotonic()
             policy = self.load(self.status().trained[d]["policy"])
-            measured = simulate.evaluate(self.task, policy, self.settings.episodes, self.seed(3))
-            payload = {
-                "return": float(measured.returns.mean()),
-                "spread": float(measured.returns.std(ddof=1)) if len(measured.returns) > 1 else 0.0,
-                "returns": [float(r) for r in measured.returns],
-                "model_return": float(measured.model_returns.mean()),
-                "length": float(measured.lengths.mean()),
-                "speed": float(measured.speeds.mean()),
-                "steps": measured.steps,
-            }
+            payload = measure(self.task, policy, self.settings.episodes, evaluation_seed(self.settings))
+            payload["seconds"] = time.monotonic() - began
         self.ledger.append("evaluated", d, payload)
         self.observe(News("evaluated", d, payload))
-        if self.stop.is_set():
-            self.leave(d)
 
     def finish(self) -> None:
         export(self.folder, self.ledger, self.store)
         self.ledger.append("finished", self.settings.deployments, {})
         self.observe(News("finished", self.settings.deployments, summary(self.folder)))
+
+
+def evaluation_seed(settings: Campaign) -> int:
+    """The same episodes after every deployment, so that their policies are compared on equal terms."""
+    return _seed(settings, 3)
+
+
+def _seed(settings: Campaign, *path: int) -> int:
+    return int(np.random.SeedSequence([settings.seed, *path]).generate_state(1)[0])
+
+
+def measure(task: Task, policy: Policy, episodes: int, seed: int) -> dict[str, Any]:
+    """The deterministic policy over whole episodes in the simulator."""
+    measured = simulate.evaluate(task, policy, episodes, seed)
+    return {
+        "return": float(measured.returns.mean()),
+        "spread": float(measured.returns.std(ddof=1)) if len(measured.returns) > 1 else 0.0,
+        "returns": [float(r) for r in measured.returns],
+        "model_return": float(measured.model_returns.mean()),
+        "length": float(measured.lengths.mean()),
+        "speed": float(measured.speeds.mean()),
+        "steps": measured.steps,
+    }
 
 
 def _no_simulator(task: Task) -> str | None:
@@ -396,28 +447,35 @@ def _training_summary(metrics: list[dict[str, Any]], d: int) -> dict[str, Any]:
 
 
 def export(folder: Path, ledger: Ledger, store: Store) -> None:
-    """The policy, the batches and the metrics under names that a person looks for."""
+    """The policy, the batches, the metrics and the summary under names that a person looks for, each whole or absent."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     now = steps.status(ledger.events())
-    shutil.copyfile(store.path(now.trained[max(now.trained)]["policy"]), folder / "policy.safetensors")
+    write_whole(folder / "policy.safetensors", store.get(now.trained[max(now.trained)]["policy"]))
     (folder / "data").mkdir(exist_ok=True)
     for d, item in now.batches.items():
-        target = folder / "data" / f"deployment-{d}.parquet"
-        target.unlink(missing_ok=True)
-        try:
-            os.link(store.path(item["batch"]), target)  # no second copy of large data
-        except OSError:  # a file system without hard links
-            shutil.copyfile(store.path(item["batch"]), target)
+        _same_file(store.path(item["batch"]), folder / "data" / f"deployment-{d}.parquet")
     rows = ledger.metrics()
-    with (folder / "metrics.jsonl").open("w") as file:
-        for row in rows:
-            file.write(json.dumps(row) + "\n")
+    write_whole(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
     names = list(dict.fromkeys(name for row in rows for name in row))
-    pq.write_table(
-        pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), folder / "metrics.parquet"
-    )
+    table = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), table)
+    write_whole(folder / "metrics.parquet", table.getvalue())
+    outcome = {**summary(folder), "finished": True}
+    write_whole(folder / "summary.json", json.dumps(outcome, indent=1).encode())
+    for stray in folder.iterdir():
+        if is_temporary(stray.name):  # of a process that was killed at this place
+            stray.unlink()
+
+
+def _same_file(source: Path, target: Path) -> None:
+    """`target` as a second name of `source`, which costs no space, or a copy where a file system has no such names."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        write_whole(target, source.read_bytes())
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -439,7 +497,10 @@ def summary(folder: Path) -> dict[str, Any]:
         "returns": returns,
         "final_return": returns[-1] if returns else None,
         "policy_sha256": last.get("policy_sha256"),
-        "seconds": sum(item.get("seconds", 0.0) for item in (*now.batches.values(), *now.trained.values())),
+        "seconds": sum(
+            item.get("seconds", 0.0)
+            for item in (*now.batches.values(), *now.trained.values(), *now.evaluated.values())
+        ),
         "finished": now.finished,
         "evaluation_steps": sum(item.get("steps", 0) for item in now.evaluated.values()),
         "per_deployment": [

@@ -1,12 +1,13 @@
 """What a campaign is told once, when it is created, and never changes."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from musbo.algorithms import recipes
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.core.errors import UserError
-from musbo.tasks.find import find_task
+from musbo.tasks.find import TASKS, find_task
 from musbo.tasks.task import Task
 
 
@@ -15,7 +16,7 @@ class Campaign:
     """Task, method, budget and seed: with the data, they determine every bit of the result."""
 
     task: str
-    """Name of the task as the command line takes it; a file is named by its absolute path."""
+    """As the command line takes it, a file by its absolute path; `<name>`: a Task object of a Python program."""
     algo: str
     preset: str
     seed: int
@@ -39,7 +40,7 @@ class Campaign:
 
 
 def campaign(
-    task: str = "pendulum",
+    task: str | Task = "pendulum",
     algo: str = "musbo",
     preset: recipes.Preset | None = None,
     seed: int = 0,
@@ -49,24 +50,35 @@ def campaign(
     method: ImaginedTRPO | None = None,
 ) -> Campaign:
     """Settings from a few words; what is not said is the preset's."""
-    preset = preset or recipes.default_preset(task)
-    budget = recipes.budget(preset, task)
+    name = task_name(task)
+    preset = preset or recipes.default_preset(name)
+    chosen = method or recipes.settings(algo, preset, name)  # refuses an unknown algorithm or preset
+    budget = recipes.budget(preset, name)
     return Campaign(
-        task=resolved(task),
+        task=name,
         algo=algo,
         preset=preset,
         seed=seed,
         deployments=budget.deployments if deployments is None else deployments,
         batch=budget.batch if batch is None else batch,
         episodes=budget.episodes if episodes is None else episodes,
-        method=method or recipes.settings(algo, preset, task),
+        method=chosen,
     )
 
 
-def resolved(task: str) -> str:
-    """A task in a file is remembered by its absolute path, so that a run resumes from any directory."""
+def task_name(task: str | Task) -> str:
+    """How a campaign remembers its task: a file by its absolute path, so that a run resumes from any directory."""
+    if isinstance(task, Task):
+        ours = task.name in TASKS and find_task(task.name) == task
+        return task.name if ours else f"<{task.name}>"
     place, colon, name = task.rpartition(":")
     return f"{Path(place).resolve()}:{name}" if colon and place.endswith(".py") else task
+
+
+def default_folder(settings: Campaign) -> Path:
+    """Where a run goes when nobody says: runs/<task>-<algo>-<preset>-s<seed>."""
+    task = re.sub(r"[^A-Za-z0-9._-]+", "-", settings.task.rpartition(":")[2]).strip("-") or "task"
+    return Path("runs") / f"{task}-{settings.algo}-{settings.preset}-s{settings.seed}"
 
 
 def fingerprint(task: Task) -> dict:
@@ -82,5 +94,13 @@ def fingerprint(task: Task) -> dict:
     }
 
 
-def load_task(settings: Campaign) -> Task:
+def load_task(settings: Campaign, given: Task | None = None) -> Task:
+    """The campaign's task, found by its name, or `given` by a Python program that has it as an object."""
+    if given is not None:
+        return given
+    if settings.task.startswith("<"):
+        raise UserError(
+            f"the task {settings.task} of this run was an object of a Python program, which no name leads to: "
+            "go on in Python with musbo.resume(folder, task=...), or name it with --task file.py:NAME."
+        )
     return find_task(settings.task)

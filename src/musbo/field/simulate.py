@@ -8,7 +8,7 @@ next group. Inside a group the lanes form two crews; the actor computes the acti
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -25,8 +25,13 @@ LANES = 25  # per group
 COLLECT, EVALUATE = 0, 1  # purposes: the same seed means different episodes for each
 
 
+@runtime_checkable
 class Actor(Protocol):
-    """What can go into the field: all methods pure and batched over lanes."""
+    """What can go into the field: a pytree with pure methods that are batched over lanes.
+
+    With `needs_oracle` it also has tentative(obs, key) -> act and act_oracle(obs, tentative, next_obs, key) ->
+    (act, zeta).
+    """
 
     @property
     def needs_oracle(self) -> bool: ...
@@ -38,17 +43,9 @@ class Actor(Protocol):
         previous_obs: Float[Array, "b obs"],
         previous_act: Float[Array, "b act"],
         has_previous: Bool[Array, " b"],
-    ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]: ...
-
-    def tentative(self, obs: Float[Array, "b obs"], key: PRNGKeyArray) -> Float[Array, "b act"]: ...
-
-    def act_oracle(
-        self,
-        obs: Float[Array, "b obs"],
-        tentative: Float[Array, "b act"],
-        next_obs: Float[Array, "b obs"],
-        key: PRNGKeyArray,
-    ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]: ...
+    ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
+        """The executed action, inside the bounds, and its exploration scale zeta."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,15 +142,29 @@ def lane_seeds(seed: int, purpose: int, group: int, count: int) -> list[int]:
     return [int(np.random.SeedSequence([seed, purpose, group, lane]).generate_state(1)[0]) for lane in range(count)]
 
 
+@dataclass
+class _Crew:
+    """Some lanes that step together. The arrays have one width for every crew and group, so nothing is recompiled.
+
+    An array that was handed to the actor is never written to again: the actor may still be reading it.
+    """
+
+    number: int
+    first: int  # its first lane
+    obs: Float32[np.ndarray, "w obs"]
+    last_obs: Float32[np.ndarray, "w obs"]
+    last_act: Float32[np.ndarray, "w act"]
+    has_last: Bool[np.ndarray, " w"]
+    steps: Int32[np.ndarray, " w"]  # into the current episode
+    rows: Int[np.ndarray, " b"]  # which of its rows still run
+    asked: Any = None
+
+    @property
+    def lanes(self) -> Int[np.ndarray, " b"]:
+        return self.rows + self.first
+
+
 # --- minds: how a crew's next actions are found. ask() starts the work, answer() waits for it ---
-
-
-class _Mind(Protocol):
-    extra_steps: int
-
-    def ask(self, crew: "_Crew", t: int) -> Any: ...
-
-    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]: ...
 
 
 class _Explorer:
@@ -164,11 +175,11 @@ class _Explorer:
         self._arrays, self._static = _split(actor)
         self._keys = list(jax.random.split(key, world.crews))
 
-    def ask(self, crew: "_Crew", t: int) -> Any:
+    def ask(self, crew: _Crew, t: int) -> Any:
         key = self._keys[crew.number]
         return _act(self._static, self._arrays, key, t, crew.obs, crew.last_obs, crew.last_act, crew.has_last)
 
-    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]:
+    def answer(self, crew: _Crew, t: int, asked: Any) -> tuple[Any, Any]:
         return asked
 
 
@@ -181,10 +192,10 @@ class _Oracle:
         self._arrays, self._static = _split(actor)
         self._keys = [list(pair) for pair in jax.random.split(key, (world.crews, 2))]
 
-    def ask(self, crew: "_Crew", t: int) -> Any:
+    def ask(self, crew: _Crew, t: int) -> Any:
         return _tentative(self._static, self._arrays, self._keys[crew.number][0], t, crew.obs)
 
-    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]:
+    def answer(self, crew: _Crew, t: int, asked: Any) -> tuple[Any, Any]:
         tried = np.clip(np.asarray(asked), self._task.low, self._task.high)
         next_obs = crew.obs.copy()
         next_obs[crew.rows] = self._world.peek(crew.lanes, tried[crew.rows])
@@ -199,12 +210,15 @@ class _Steady:
         self.extra_steps = 0
         self._task, self._policy = task, compiled(policy)
 
-    def ask(self, crew: "_Crew", t: int) -> Any:
+    def ask(self, crew: _Crew, t: int) -> Any:
         return self._policy(crew.obs)
 
-    def answer(self, crew: "_Crew", t: int, asked: Any) -> tuple[Any, Any]:
+    def answer(self, crew: _Crew, t: int, asked: Any) -> tuple[Any, Any]:
         act = np.clip(np.asarray(asked, np.float32), self._task.low, self._task.high)
         return act, np.zeros(len(act), np.float32)
+
+
+_Mind = _Explorer | _Oracle | _Steady
 
 
 def compiled(policy: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -254,28 +268,6 @@ def _call(static, arrays, obs):
 
 
 @dataclass
-class _Crew:
-    """Some lanes that step together. The arrays have one width for every crew and group, so nothing is recompiled.
-
-    An array that was handed to the actor is never written to again: the actor may still be reading it.
-    """
-
-    number: int
-    first: int  # its first lane
-    obs: Float32[np.ndarray, "w obs"]
-    last_obs: Float32[np.ndarray, "w obs"]
-    last_act: Float32[np.ndarray, "w act"]
-    has_last: Bool[np.ndarray, " w"]
-    steps: Int32[np.ndarray, " w"]  # into the current episode
-    rows: Int[np.ndarray, " b"]  # which of its rows still run
-    asked: Any = None
-
-    @property
-    def lanes(self) -> Int[np.ndarray, " b"]:
-        return self.rows + self.first
-
-
-@dataclass
 class _Record:
     """What happened in every lane, and how much of each row of the table is filled."""
 
@@ -311,7 +303,13 @@ class _Record:
 
 
 def _drive(
-    task: Task, world: World, mind: _Mind, seeds: Sequence[int], quotas: Sequence[int], lanes: int, once: bool
+    task: Task,
+    world: World,
+    mind: _Mind,
+    seeds: Sequence[int],
+    quotas: Sequence[int],
+    lanes: int,
+    once: bool,
 ) -> _Record:
     """Run every lane until its quota is used up, or, with `once`, until its first episode ends."""
     quota = np.asarray(quotas)

@@ -11,12 +11,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Float32, Int, Key
 
 from musbo.core.errors import UserError
 from musbo.tasks.task import BuiltIn, DmControl, Gym, Task
@@ -33,39 +33,12 @@ class Outcome(NamedTuple):
     truncated: Bool[np.ndarray, " b"]
 
 
-class World(Protocol):
-    """Lanes are numbered from 0; `begin` decides how many are in use."""
-
-    crews: int  # into how many parts the lanes may be split, so that one part thinks while another steps
-
-    def begin(self, seeds: Sequence[int]) -> Float32[np.ndarray, "b obs"]: ...
-
-    def reset(self, lanes: Int[np.ndarray, " b"]) -> Float32[np.ndarray, "b obs"]: ...
-
-    def step(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Outcome: ...
-
-    def peek(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Float32[np.ndarray, "b obs"]:
-        """The next observations if these actions were taken; the world stays where it is."""
-        ...
-
-
-def make_world(task: Task, lanes: int, pictures: bool = False) -> World:
-    """The task's simulator with room for so many lanes; `pictures` when it will be asked to draw."""
-    match task.simulator:
-        case BuiltIn():
-            return BuiltInWorld(task, task.simulator, lanes)
-        case Gym(id, kwargs):
-            return LaneWorld(task, [GymLane(task, id, dict(kwargs), pictures) for _ in range(lanes)])
-        case DmControl(domain, name):
-            return LaneWorld(task, [DmControlLane(task, domain, name) for _ in range(lanes)])
-        case None:
-            raise UserError(f"Task {task.name!r} has no simulator; collect in the field and ingest the batch.")
-
-
 # --- built-in tasks: all lanes in one compiled call ---
 
 
 class BuiltInWorld:
+    """A built-in task; lanes are numbered from 0, and `begin` decides how many are in use."""
+
     crews = 1  # a step takes microseconds: there is nothing to hide the actor's work behind
 
     def __init__(self, task: Task, simulator: BuiltIn, lanes: int) -> None:
@@ -93,6 +66,7 @@ class BuiltInWorld:
         return Outcome(obs, reward, terminated, np.zeros(len(lanes), bool))
 
     def peek(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Float32[np.ndarray, "b obs"]:
+        """The next observations if these actions were taken; the world stays where it is."""
         _, obs, _, _ = _advance(self._task, self._simulator, self._state, self._pad(lanes, act))
         return np.asarray(obs)[lanes]
 
@@ -105,7 +79,7 @@ class BuiltInWorld:
 
 @partial(jax.jit, static_argnames="simulator")
 def _begin(
-    simulator: BuiltIn, keys: PRNGKeyArray, episode: Int[Array, " b"]
+    simulator: BuiltIn, keys: Key[Array, " b"], episode: Int[Array, " b"]
 ) -> tuple[Float[Array, "b state"], Float[Array, "b obs"]]:
     state = jax.vmap(simulator.reset)(jax.vmap(jax.random.fold_in)(keys, episode))
     return state, jax.vmap(simulator.observe)(state)
@@ -129,49 +103,6 @@ def _advance(
 
 
 # --- Gymnasium and dm_control: lane by lane ---
-
-
-class Lane(Protocol):
-    def reset(self, seed: int | None) -> np.ndarray: ...
-
-    def step(self, act: Float32[np.ndarray, " act"]) -> tuple[np.ndarray, Any, bool, bool]: ...
-
-    def peek(self, act: Float32[np.ndarray, " act"]) -> np.ndarray: ...
-
-
-class LaneWorld:
-    crews = 2  # simulators run in Python on one core; the other core can compute the next actions meanwhile
-
-    def __init__(self, task: Task, lanes: Sequence[Lane]) -> None:
-        self._obs_size, self.lanes = task.obs_size, lanes
-
-    def begin(self, seeds: Sequence[int]) -> Float32[np.ndarray, "b obs"]:
-        obs = np.empty((len(seeds), self._obs_size), np.float32)
-        for row, seed in enumerate(seeds):
-            obs[row] = self.lanes[row].reset(seed)
-        return obs
-
-    def reset(self, lanes: Int[np.ndarray, " b"]) -> Float32[np.ndarray, "b obs"]:
-        obs = np.empty((len(lanes), self._obs_size), np.float32)
-        for row, lane in enumerate(lanes):
-            obs[row] = self.lanes[lane].reset(None)
-        return obs
-
-    def step(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Outcome:
-        b = len(lanes)
-        outcome = Outcome(
-            np.empty((b, self._obs_size), np.float32), np.empty(b, np.float32), np.empty(b, bool), np.empty(b, bool)
-        )
-        next_obs, reward, terminated, truncated = outcome
-        for row, lane in enumerate(lanes.tolist()):
-            next_obs[row], reward[row], terminated[row], truncated[row] = self.lanes[lane].step(act[row])
-        return outcome
-
-    def peek(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Float32[np.ndarray, "b obs"]:
-        obs = np.empty((len(lanes), self._obs_size), np.float32)
-        for row, lane in enumerate(lanes.tolist()):
-            obs[row] = self.lanes[lane].peek(act[row])
-        return obs
 
 
 class GymLane:
@@ -263,6 +194,59 @@ def _kept(lane: GymLane | DmControlLane) -> Iterator[None]:
 
 def _flat(observation: Any) -> np.ndarray:
     return np.concatenate([np.ravel(part) for part in observation.values()])
+
+
+class LaneWorld:
+    """Simulators that step one lane at a time."""
+
+    crews = 2  # they run in Python on one core; the other core can compute the next actions of half of the lanes
+
+    def __init__(self, task: Task, lanes: Sequence[GymLane | DmControlLane]) -> None:
+        self._obs_size, self.lanes = task.obs_size, lanes
+
+    def begin(self, seeds: Sequence[int]) -> Float32[np.ndarray, "b obs"]:
+        obs = np.empty((len(seeds), self._obs_size), np.float32)
+        for row, seed in enumerate(seeds):
+            obs[row] = self.lanes[row].reset(seed)
+        return obs
+
+    def reset(self, lanes: Int[np.ndarray, " b"]) -> Float32[np.ndarray, "b obs"]:
+        obs = np.empty((len(lanes), self._obs_size), np.float32)
+        for row, lane in enumerate(lanes):
+            obs[row] = self.lanes[lane].reset(None)
+        return obs
+
+    def step(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Outcome:
+        b = len(lanes)
+        outcome = Outcome(
+            np.empty((b, self._obs_size), np.float32), np.empty(b, np.float32), np.empty(b, bool), np.empty(b, bool)
+        )
+        next_obs, reward, terminated, truncated = outcome
+        for row, lane in enumerate(lanes.tolist()):
+            next_obs[row], reward[row], terminated[row], truncated[row] = self.lanes[lane].step(act[row])
+        return outcome
+
+    def peek(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Float32[np.ndarray, "b obs"]:
+        obs = np.empty((len(lanes), self._obs_size), np.float32)
+        for row, lane in enumerate(lanes.tolist()):
+            obs[row] = self.lanes[lane].peek(act[row])
+        return obs
+
+
+World = BuiltInWorld | LaneWorld
+
+
+def make_world(task: Task, lanes: int, pictures: bool = False) -> World:
+    """The task's simulator with room for so many lanes; `pictures` when it will be asked to draw."""
+    match task.simulator:
+        case BuiltIn():
+            return BuiltInWorld(task, task.simulator, lanes)
+        case Gym(id, kwargs):
+            return LaneWorld(task, [GymLane(task, id, dict(kwargs), pictures) for _ in range(lanes)])
+        case DmControl(domain, name):
+            return LaneWorld(task, [DmControlLane(task, domain, name) for _ in range(lanes)])
+        case None:
+            raise UserError(f"Task {task.name!r} has no simulator; collect in the field and ingest the batch.")
 
 
 # --- the packages, imported when they are first needed ---

@@ -1,8 +1,8 @@
 """Advantages by GAE and the value baseline.
 
 The baseline is a ridge regression on [o, o^2, t, t^2, t^3, 1] of the normalised, clipped observation, fitted on
-lambda-returns (or a small MLP on the same input). At the end of an imagined trajectory the return is bootstrapped with the
-baseline; only `terminated` cuts it.
+lambda-returns (or a small MLP on the same input). At the end of an imagined trajectory the return is bootstrapped
+with the baseline; only `terminated` cuts it.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.core.errors import UserError
 from musbo.data.scaling import Normaliser
-from musbo.learning.fit import ADAM
+from musbo.learning.fit import ADAM, adam
 from musbo.learning.imagine import Rollout
 from musbo.models.mlp import MLP, init_mlp
 
@@ -95,7 +95,7 @@ class SmallMLP:
                 error = jax.vmap(m)(features[rows])[:, 0] - target[rows]
                 return jnp.sum(live[rows] * error**2) / jnp.maximum(jnp.sum(live[rows]), 1.0)
 
-            updates, moments = ADAM.update(jax.grad(loss)(mlp), moments)
+            updates, moments = adam(jax.grad(loss)(mlp), moments)
             return (jax.tree.map(lambda p, u: p - self.learning_rate * u, mlp, updates), moments), None
 
         (mlp, moments), _ = jax.lax.scan(minibatch, (mlp, value.moments), jax.random.split(key, self.steps))
@@ -154,7 +154,7 @@ def rollout_features(rollout: Rollout, normaliser: Normaliser) -> Float[Array, "
 
 def gae(settings: Discounting, rollout: Rollout, values: Float[Array, "t1 b"]) -> Float[Array, "t b"]:
     """A_t = sum_l (gamma lambda)^l delta_{t+l}; values[t] is V(s_t), values[-1] that of the last state."""
-    goes_on = 1.0 - rollout.terminated
+    goes_on = 1.0 - rollout.terminated.astype(jnp.float32)
     delta = rollout.reward + settings.gamma * goes_on * values[1:] - values[:-1]
 
     def backward(after: Float[Array, " b"], xs: tuple) -> tuple:

@@ -1,14 +1,15 @@
 """Fitting M and P on D_all: minibatch Adam, early stopping per member, best weights kept (appendix F of the paper).
 
-All members see the same training rows and differ by initial weights and minibatch order. One call of `epochs` yields after
-every epoch; what it yields holds all that is needed to go on, so that a fit may be stopped anywhere and resumed to the same
-bits. Members are trained one after the other inside one compiled call: on a CPU that is faster than a `vmap` over members.
+All members see the same training rows and differ by initial weights and minibatch order. One call of `epochs` yields
+after every epoch; what it yields holds all that is needed to go on, so that a fit may be stopped anywhere and resumed
+to the same bits. Members are trained one after the other inside one compiled call: on a CPU that is faster than a
+`vmap` over members.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,6 +21,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from musbo.core.errors import UserError
 
 ADAM = optax.scale_by_adam()
+
+
+def adam(gradient: Any, moments: Any) -> tuple[Any, Any]:
+    """Adam's direction (to be scaled by the learning rate and subtracted) and its new moments."""
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes floats and integers; our own code does not
+        return ADAM.update(gradient, moments)
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,13 @@ class FitSettings:
             raise UserError(f"max_steps of a fit must be at least 1 or none, not {self.max_steps}.")
 
 
+@runtime_checkable
 class Objective(Protocol):
     """A loss for one minibatch and an error for early stopping; hashable, so that it is static under jit."""
 
     def loss(self, network: Any, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, ""]: ...
     def errors(self, network: Any, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, " n"]: ...
-    def kernels(self, network: Any) -> tuple[Float[Array, "in out"], ...]: ...
+    def kernels(self, network: Any) -> tuple[Float[Array, "_ _"], ...]: ...
 
 
 class FitState(eqx.Module):
@@ -92,6 +100,7 @@ class Rows(eqx.Module):
     heldout: Int[np.ndarray, " m"]
 
 
+@jax.jit
 def begin(networks: Any) -> FitState:
     k = jax.tree.leaves(networks)[0].shape[0]
     return FitState(
@@ -129,7 +138,7 @@ def _train_epoch(
                 decay = sum(jnp.sum(w**2) for w in objective.kernels(n))
                 return objective.loss(n, x[picked], y[picked]) + l2 * decay
 
-            updates, moments = ADAM.update(jax.grad(loss)(network), moments)
+            updates, moments = adam(jax.grad(loss)(network), moments)
             done = (state.epoch * steps + i) / total
             rate = settings.learning_rate * (0.5 * (1 + jnp.cos(jnp.pi * done)) if settings.decay == "cosine" else 1.0)
             return jax.tree.map(lambda p, u: p - rate * u, network, updates), moments
@@ -170,7 +179,7 @@ def validation_errors(
 def _keep_best(state: FitState, error: Float[Array, " k"], patience: Int[Array, ""]) -> FitState:
     better = state.active & (error < state.best_error)
     pick = jax.vmap(lambda b, new, old: jax.tree.map(lambda n, o: jnp.where(b, n, o), new, old))
-    waited = jnp.where(better, 0, state.waited + state.active)
+    waited = jnp.where(better, 0, state.waited + state.active.astype(jnp.int32))
     return FitState(
         networks=state.networks,
         moments=state.moments,
@@ -183,7 +192,7 @@ def _keep_best(state: FitState, error: Float[Array, " k"], patience: Int[Array, 
 
 
 def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, batch: int) -> np.ndarray:
-    """Minibatch order of every member for one epoch, padded to the capacity: shapes never change between deployments."""
+    """Minibatch order of every member for one epoch, padded to the capacity: its shape is always the same."""
     order = np.zeros((settings.members, max(len(rows.x), batch)), np.int32)
     seed = np.asarray(key).tolist()
     for k in range(settings.members):

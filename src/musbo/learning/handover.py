@@ -1,8 +1,9 @@
 """Which policy of a deployment's updates is handed over (spec 6.6). No reading looks at a simulator.
 
-Every few updates the policy's mean is rolled out in every member of M from held-out start states: the imagined return per
-member, and the labeler's disagreement along the way. `Last` only logs that; `BestImagined` keeps the policy with the best
-mean return over members; `Guarded` stops when the path leaves the data's support or too few members see an improvement.
+Every few updates the policy's mean is rolled out in every member of M from held-out start states: the imagined return
+per member, and the labeler's disagreement along the way. `Last` only logs that; `BestImagined` keeps the policy with
+the best mean return over members; `Guarded` stops when the path leaves the data's support or too few members see an
+improvement.
 """
 
 from dataclasses import dataclass, replace
@@ -102,23 +103,20 @@ def rate(
         one = Dynamics(jax.tree.map(lambda leaf: leaf[None], member(model.members, index)), model.scaling)
         rollout = imagine(task, alone, certain, one, start, jnp.zeros((), jnp.int32), k_pair, k_pair)
         # Every tenth step is enough for the mean disagreement along the path.
-        some = jax.tree.map(lambda x: x[::10], replace(rollout, last_obs=rollout.last_obs[None]))
-        apart = disagreement("batch", "mean", replace(some, last_obs=rollout.last_obs), judge, k_pair)
-        path = jnp.sum(some.live * apart) / jnp.maximum(jnp.sum(some.live), 1)
+        some = eqx.tree_at(lambda r: (r.obs, r.executed), rollout, (rollout.obs[::10], rollout.executed[::10]))
+        apart = disagreement("batch", "mean", some, judge, k_pair)
+        live = rollout.live[::10].astype(jnp.float32)
+        path = jnp.sum(live * apart) / jnp.maximum(jnp.sum(live), 1.0)
         return jnp.sum(rollout.reward) / check.rollouts, jnp.sum(rollout.live) / check.rollouts, path
 
     returns, lengths, path = jax.lax.map(under, jnp.arange(count(model.members)))
     return Rating(returns, jnp.mean(lengths), jnp.mean(path) / jnp.maximum(judge.levels.pair_mean, 1e-12))
 
 
-def first_choice(policy: Policy, rating: Rating) -> Choice:
-    return Choice(policy, rating.returns, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-
-
-def choose(handover: Handover, choice: Choice, policy: Policy, rating: Rating, update: int) -> Choice:
-    """The choice after a check at `update`."""
+def choose(handover: Handover, choice: Choice | None, policy: Policy, rating: Rating, update: int) -> Choice:
+    """The choice after a check at `update`; the first one has no predecessor."""
     now = Choice(policy, rating.returns, jnp.asarray(update, jnp.int32), jnp.zeros((), bool))
-    if isinstance(handover, Last):
+    if choice is None or isinstance(handover, Last):
         return now
     if isinstance(handover, BestImagined):
         return now if float(jnp.mean(rating.returns)) > float(jnp.mean(choice.returns)) else choice

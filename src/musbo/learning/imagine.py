@@ -28,14 +28,15 @@ class Imagine:
     horizon: int = 250
     """H: imagined steps per trajectory (paper: 250 or 1000, table 2)."""
     starts: Literal["initial", "any", "mixed", "reset"] = "initial"
-    """Start states: initial states of D_all, any state of D_all, half of each, or the task's own reset distribution."""
+    """Start states: initial ones of D_all, any of D_all, half of each, or the task's own reset distribution."""
     member: Literal["per_step", "per_trajectory", "per_outer"] = "per_step"
-    """Which member of M moves the world: one draw per step, per trajectory, or per 25 updates (the paper's pseudo-code)."""
+    """Which member of M moves the world: one draw per step, per trajectory, or per 25 updates (pseudo-code)."""
 
     def __post_init__(self) -> None:
         if self.rollouts < 1 or self.horizon < 1:
             raise UserError(
-                f"imagination needs at least 1 rollout and a horizon H of at least 1, not {self.rollouts} x {self.horizon}."
+                f"imagination needs at least 1 rollout and a horizon H of at least 1, "
+                f"not {self.rollouts} x {self.horizon}."
             )
 
 

@@ -1,8 +1,8 @@
 """Uncertainty labels: a label is a function Rollout -> Rollout that says how far each imagined step may be trusted.
 
-`Disagreement` is the paper's coefficient, U(s, a) = exp(-alpha || s'_a - s'_b ||_1) for two members a != b of the labeler
-(eq. 7). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread of U inside a
-batch matters.
+`Disagreement` is the paper's coefficient, U(s, a) = exp(-alpha || s'_a - s'_b ||_1) for two members a != b of the
+labeler (eq. 7). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread
+of U inside a batch matters.
 """
 
 import math
@@ -37,7 +37,7 @@ class Disagreement:
     alpha: float | Literal["auto"] = 0.028
     """alpha: temperature of U (paper: 0.028); `auto`: ln 2 over the 90th percentile of held-out disagreement."""
     pairs: Literal["batch", "trajectory", "max", "mean"] = "batch"
-    """Which pairs of members are compared: one drawn per TRPO batch, one per trajectory, the largest, or the mean of all."""
+    """Which pairs are compared: one drawn per TRPO batch, one per trajectory, the largest, or the mean of all."""
     prediction: Literal["mean", "sample"] = "mean"
     """Compare the members' mean predictions, or samples from their distributions."""
 

@@ -1,6 +1,7 @@
 """What M and P learn from D_all: their objectives (eq. of section 3.1, and eq. 17) and the start of their fits."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ BOUND_WEIGHT = 0.01  # pulls the learned bounds of the log-variance together (BR
 
 @dataclass(frozen=True)
 class SquaredError:
-    """|| y - f(x) ||^2, summed over dimensions, averaged over samples; a termination logit, if any, by cross-entropy."""
+    """|| y - f(x) ||^2, summed over dimensions, averaged over samples; a termination logit by cross-entropy."""
 
     logit: bool = False
 
@@ -36,7 +37,7 @@ class SquaredError:
     def loss(self, network: MLP, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, ""]:
         return jnp.mean(self.errors(network, x, y))
 
-    def kernels(self, network: MLP) -> tuple[Float[Array, "in out"], ...]:
+    def kernels(self, network: MLP) -> tuple[Float[Array, "_ _"], ...]:
         return network.weights[:-1]
 
 
@@ -52,7 +53,7 @@ class GaussianLikelihood:
         likelihood = jnp.mean(jnp.sum((mean - y) ** 2 * jnp.exp(-logvar) + logvar, axis=1))
         return likelihood + BOUND_WEIGHT * (jnp.sum(network.max_logvar) - jnp.sum(network.min_logvar))
 
-    def kernels(self, network: Probabilistic) -> tuple[Float[Array, "in out"], ...]:
+    def kernels(self, network: Probabilistic) -> tuple[Float[Array, "_ _"], ...]:
         return network.mlp.weights[:-1]
 
 
@@ -61,7 +62,8 @@ def _rows(data: Dataset, x: Float[Array, "c in"], y: Float[Array, "c out"]) -> R
     return Rows(x, y, rows(live & ~heldout), rows(heldout))
 
 
-def dynamics_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:
+@partial(jax.jit, static_argnames="task")
+def _dynamics_arrays(task: Task, data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
     x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
     target = data.next_obs - data.obs
     if task.reward == "learned":
@@ -69,13 +71,22 @@ def dynamics_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:
     y = (target - scaling.target_mean[None]) / scaling.target_std[None]
     if task.terminated == "learned":
         y = jnp.concatenate([y, data.terminated[:, None].astype(jnp.float32)], axis=1)
-    return _rows(data, x, y)
+    return x, y
+
+
+def dynamics_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:
+    return _rows(data, *_dynamics_arrays(task, data, scaling))
+
+
+@jax.jit
+def _labeler_arrays(data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
+    x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
+    mean, std = labeler.state_targets(scaling)
+    return x, (data.next_obs - data.obs - mean[None]) / std[None]
 
 
 def labeler_rows(data: Dataset, scaling: Scaling) -> Rows:
-    x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
-    mean, std = labeler.state_targets(scaling)
-    return _rows(data, x, (data.next_obs - data.obs - mean[None]) / std[None])
+    return _rows(data, *_labeler_arrays(data, scaling))
 
 
 def begin_dynamics(

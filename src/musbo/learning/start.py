@@ -1,7 +1,7 @@
 """Where a deployment's policy optimisation starts (line 5 of the paper's training function).
 
-`Clone` fits the policy to the newest batch by behaviour cloning, beginning from the policy that collected it; `Continue`
-takes that policy as it is. The reference policy enters only through this start and the trust region.
+`Clone` fits the policy to the newest batch by behaviour cloning, beginning from the policy that collected it;
+`Continue` takes that policy as it is. The reference policy enters only through this start and the trust region.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ class ActionError:
     def loss(self, network: MLP, x: Float[Array, "n obs"], y: Float[Array, "n act"]) -> Float[Array, ""]:
         return jnp.mean(self.errors(network, x, y))
 
-    def kernels(self, network: MLP) -> tuple[Float[Array, "in out"], ...]:
+    def kernels(self, network: MLP) -> tuple[Float[Array, "_ _"], ...]:
         return ()
 
 

@@ -2,9 +2,9 @@
 
     maximise E[ratio * A * U]   subject to   E[KL(pi || pi_k)] <= delta
 
-Natural gradient by conjugate gradients, scaled to delta, then a backtracking line search. The policy's mean is linearised
-once per update; with a Gaussian of state-independent sigma the Fisher matrix is J' diag(1 / sigma^2) J exactly (plus 2 on
-a learned log sigma), so every product is one push forward and one pull back.
+Natural gradient by conjugate gradients, scaled to delta, then a backtracking line search. The policy's mean is
+linearised once per update; with a Gaussian of state-independent sigma the Fisher matrix is J' diag(1 / sigma^2) J
+exactly (plus 2 on a learned log sigma), so every product is one push forward and one pull back.
 """
 
 from dataclasses import dataclass, replace

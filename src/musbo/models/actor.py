@@ -4,8 +4,8 @@
 
     a = clip(tanh(mu(s)) + eps_const + eps_zeta),   eps_const ~ N(0, sigma^2),   eps_zeta ~ N(0, zeta(s, a)^2),
 
-where zeta grows with the labeler's doubt about the tentative action tanh(mu(s)) + eps_const. `Plain` adds constant noise
-only; `Uniform` is the first deployment.
+where zeta grows with the labeler's doubt about the tentative action tanh(mu(s)) + eps_const. `Plain` adds constant
+noise only; `Uniform` is the first deployment.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Seeking:
     sigma: float = 0.01
     """Standard deviation of eps_const, as a share of the half-range (paper: 0.01, searched over 0.01, 0.05, 0.1)."""
     zeta: Literal["disagreement", "lagged", "oracle"] = "disagreement"
-    """zeta: the labeler's largest disagreement now, its largest error on the last step, or (simulators only) its true error."""
+    """zeta: the labeler's largest disagreement now, its error on the last step, or (simulators only) its true error."""
     zeta_scale: Literal["relative", "raw"] = "relative"
     """zeta_max * min(1, d / d95) with d95 from held-out data; or the paper's d itself, capped at zeta_max."""
     zeta_max: float | None = 0.3

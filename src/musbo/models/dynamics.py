@@ -1,9 +1,11 @@
 """The dynamics ensemble M (theta): N deterministic networks that predict the next state (section 3.1 of the paper).
 
-Input is the standardised [s, a]; output is the standardised difference s' - s, so that the prediction is
-s + un-standardised output. Where the task's reward is learned, it is one more regression output; where its termination is
+Input is the standardised [s, a]; output is the standardised difference s' - s, so that the prediction is s + un-
+standardised output. Where the task's reward is learned, it is one more regression output; where its termination is
 learned, one more logit.
 """
+
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -27,6 +29,7 @@ def target_size(task: Task) -> int:
     return task.obs_size + (task.reward == "learned")
 
 
+@partial(jax.jit, static_argnames=("task", "hidden", "activation", "n"))
 def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activation: str, n: int) -> MLP:
     sizes = (task.obs_size + task.act_size, *hidden, target_size(task) + (task.terminated == "learned"))
     return jax.vmap(lambda k: init_mlp(k, sizes, activation))(jax.random.split(key, n))
@@ -58,6 +61,7 @@ def stacked_inputs(scaling: Scaling) -> tuple[Float[Array, " in"], Float[Array, 
     return jnp.concatenate([scaling.obs_mean, scaling.act_mean]), jnp.concatenate([scaling.obs_std, scaling.act_std])
 
 
+@jax.jit
 def rescale(members: MLP, old: Scaling, new: Scaling) -> MLP:
     """First and last layers re-expressed so that raw predictions are the same under the new scaling."""
     (mean_old, std_old), (mean_new, std_new) = stacked_inputs(old), stacked_inputs(new)

@@ -4,6 +4,8 @@ Each network has two heads over the standardised difference s' - s: a mean, and 
 between learned bounds. P judges what M imagines; the two are different networks of different kinds on purpose.
 """
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -46,6 +48,7 @@ class Labeler(eqx.Module):
     levels: Levels
 
 
+@partial(jax.jit, static_argnames=("task", "hidden", "activation", "n"))
 def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activation: str, n: int) -> Probabilistic:
     def one(k: PRNGKeyArray) -> Probabilistic:
         mlp = init_mlp(k, (task.obs_size + task.act_size, *hidden, 2 * task.obs_size), activation)
@@ -73,6 +76,7 @@ def predict(
     return obs + target_mean + target_std * mean, target_std * jnp.exp(0.5 * logvar)
 
 
+@jax.jit
 def rescale(members: Probabilistic, old: Scaling, new: Scaling) -> Probabilistic:
     """The same predictive distribution of s' under the new scaling; log-variances shift by 2 ln(old std / new std)."""
     (mean_old, std_old), (mean_new, std_new) = stacked_inputs(old), stacked_inputs(new)

@@ -20,8 +20,8 @@ GAINS = {"relu": 2.0, "silu": 2.0, "tanh": 1.0}
 class MLP(eqx.Module):
     """Affine layers with one activation between them; the last layer is linear."""
 
-    weights: tuple[Float[Array, "*k in out"], ...]
-    biases: tuple[Float[Array, "*k out"], ...]
+    weights: tuple[Float[Array, "*k _ _"], ...]
+    biases: tuple[Float[Array, "*k _"], ...]
     activation: str = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
@@ -56,7 +56,7 @@ def rescale_inputs(
     mean: tuple[Float[Array, " in"], Float[Array, " in"]],
     std: tuple[Float[Array, " in"], Float[Array, " in"]],
 ) -> MLP:
-    """The same function of the raw input when its standardisation changes from (mean[0], std[0]) to (mean[1], std[1])."""
+    """The same function of the raw input when its standardisation changes from mean[0], std[0] to mean[1], std[1]."""
     weight, bias = mlp.weights[0], mlp.biases[0]
     shift = (mean[1] - mean[0]) / std[0]
     return MLP(

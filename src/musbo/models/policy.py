@@ -1,10 +1,12 @@
-"""The policy pi (vartheta): an MLP whose mean is squashed by tanh to the action range, Gaussian noise added afterwards.
+"""The policy pi (vartheta): an MLP whose mean is squashed by tanh to the action range, Gaussian noise added
+afterwards.
 
-The observation normaliser is part of the policy: when it changes, the first layer is re-expressed and the policy stays the
-same function.
+The observation normaliser is part of the policy: when it changes, the first layer is re-expressed and the policy
+stays the same function.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -57,9 +59,11 @@ class Policy(eqx.Module):
 
     def clip(self, act: Float[Array, "*b act"]) -> Float[Array, "*b act"]:
         """The executed action: inside the task's bounds."""
-        return jnp.clip(act, self.centre - self.half_range, self.centre + self.half_range)
+        low, high = self.centre - self.half_range, self.centre + self.half_range
+        return jnp.clip(act, jnp.broadcast_to(low, act.shape), jnp.broadcast_to(high, act.shape))
 
 
+@partial(jax.jit, static_argnames=("task", "settings"))
 def init_policy(key: PRNGKeyArray, task: Task, settings: PolicySettings) -> Policy:
     """A policy that starts near the middle of the action range, whatever it observes."""
     sizes = (task.obs_size, *settings.hidden, task.act_size)
@@ -73,6 +77,7 @@ def init_policy(key: PRNGKeyArray, task: Task, settings: PolicySettings) -> Poli
     )
 
 
+@jax.jit
 def renormalise(policy: Policy, normaliser: Normaliser) -> Policy:
     """The same policy under another observation normaliser."""
     old = policy.normaliser

@@ -66,7 +66,7 @@ def _halfcheetah_initial(key: PRNGKeyArray) -> Float[Array, "17"]:
 
 def _ant_initial(key: PRNGKeyArray) -> Float[Array, "27"]:
     place_key, speed_key = jax.random.split(key)
-    rest = jnp.array([0.75, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0])  # z, quaternion, 8 joints
+    rest = jnp.zeros(13).at[0].set(0.75).at[1].set(1.0)  # height, quaternion (its noise is not normalised), 8 joints
     place = rest + jax.random.uniform(place_key, (13,), minval=-0.1, maxval=0.1)
     return jnp.concatenate([place, 0.1 * jax.random.normal(speed_key, (14,))])
 

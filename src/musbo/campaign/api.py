@@ -1,0 +1,160 @@
+"""The same as the command line, from Python: run, resume, evaluate, and the policy as a function of numpy arrays.
+
+    import musbo
+
+    result = musbo.run("pendulum", seed=0)
+    action = result.policy(observation)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.recipes import Preset
+from musbo.campaign import loop
+from musbo.campaign.loop import Observer
+from musbo.campaign.settings import Campaign, campaign, default_folder, load_task
+from musbo.core import serial
+from musbo.core.compilation import keep_compiled
+from musbo.core.errors import UserError
+from musbo.data.batch import Batch
+from musbo.data.files import read_batch
+from musbo.field.simulate import compiled
+from musbo.models.policy import Policy
+from musbo.tasks.find import find_task
+from musbo.tasks.task import Task
+
+
+class NumpyPolicy:
+    """A trained policy as a function: one observation or rows of them in, the deterministic action(s) out."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.obs_size = policy.normaliser.mean.shape[0]
+        self.act_size = policy.centre.shape[0]
+        self.low = np.asarray(policy.centre - policy.half_range)
+        self.high = np.asarray(policy.centre + policy.half_range)
+        self._call = compiled(policy)
+
+    def __call__(self, obs: Float[np.ndarray, "*b obs"]) -> Float32[np.ndarray, "*b act"]:
+        seen = np.asarray(obs, np.float32)
+        if seen.ndim not in (1, 2) or seen.shape[-1] != self.obs_size:
+            raise UserError(
+                f"the policy takes one observation of {self.obs_size} numbers or rows of such, not an array of shape "
+                f"{seen.shape}."
+            )
+        act = np.asarray(self._call(np.atleast_2d(seen)))
+        return np.clip(act, self.low, self.high).reshape(*seen.shape[:-1], self.act_size)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished run: where it lies, what came out, and the policy that is its product."""
+
+    folder: Path
+    summary: dict[str, Any]
+    """What `musbo run --json` prints."""
+    policy: NumpyPolicy
+
+    @property
+    def returns(self) -> list[float | None]:
+        """Mean evaluation return after every deployment; None where there is no simulator."""
+        return self.summary["returns"]
+
+    @property
+    def final_return(self) -> float | None:
+        return self.summary["final_return"]
+
+
+def run(
+    task: str | Task = "pendulum",
+    *,
+    algo: str = "musbo",
+    preset: Preset | None = None,
+    seed: int = 0,
+    deployments: int | None = None,
+    batch: int | None = None,
+    episodes: int | None = None,
+    method: ImaginedTRPO | None = None,
+    data: Sequence[str | Path | Batch] = (),
+    out: str | Path | None = None,
+    observe: Observer = lambda news: None,
+) -> Result:
+    """A whole campaign: deployments of `batch` transitions, each followed by training and evaluation.
+
+    `task` is a name as on the command line, or a Task; `data` are batches that exist already, as the first deployments.
+    What is not said is the preset's. Everything is written to `out` (by default a folder in `runs/`); a run that was
+    interrupted goes on with `resume`.
+    """
+    settings = campaign(task, algo, preset, seed, deployments, batch, episodes, method)
+    given = task if isinstance(task, Task) else None
+    folder = start(settings, data, out, given)
+    return resume(folder, task=given, observe=observe)
+
+
+def start(
+    settings: Campaign, data: Sequence[str | Path | Batch] = (), out: str | Path | None = None, task: Task | None = None
+) -> Path:
+    """Create a campaign and do nothing yet; returns its folder."""
+    keep_compiled()
+    folder = default_folder(settings) if out is None else Path(out)
+    loop.create(folder, settings, [_sourced(item, i) for i, item in enumerate(data)], task)
+    return folder
+
+
+def _sourced(item: str | Path | Batch, i: int) -> tuple[str, Batch]:
+    return (f"data[{i}]", item) if isinstance(item, Batch) else (str(item), read_batch(item))
+
+
+def resume(
+    folder: str | Path,
+    *,
+    task: str | Task | None = None,
+    observe: Observer = lambda news: None,
+    checkpoint_seconds: float = loop.CHECKPOINT_SECONDS,
+) -> Result:
+    """Do all that is left of the run in `folder`. `task` is needed only where the run began with a Task object."""
+    keep_compiled()
+    folder = Path(folder)
+    summary = loop.advance(folder, observe, _given(task), checkpoint_seconds)
+    return Result(folder, summary, load_policy(folder))
+
+
+def _given(task: str | Task | None) -> Task | None:
+    return find_task(task) if isinstance(task, str) else task
+
+
+def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
+    """The policy of a run's folder (after `deployment`; by default the last), or of a `policy.safetensors` file."""
+    keep_compiled()
+    path = Path(path)
+    if path.is_dir():
+        return NumpyPolicy(loop.final_policy(path, deployment)[0])
+    policy = serial.load(path)
+    if not isinstance(policy, Policy):
+        raise UserError(f"{path} holds a {type(policy).__name__}, not a policy: give a run's policy.safetensors.")
+    return NumpyPolicy(policy)
+
+
+def evaluate(
+    folder: str | Path,
+    *,
+    episodes: int = 20,
+    deployment: int | None = None,
+    seed: int | None = None,
+    task: str | Task | None = None,
+) -> dict[str, Any]:
+    """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
+    keep_compiled()
+    folder = Path(folder)
+    settings = loop.open_settings(folder)
+    policy, d = loop.final_policy(folder, deployment)
+    if seed is None:
+        seed = loop.evaluation_seed(settings)
+    numbers = loop.measure(load_task(settings, _given(task)), policy, episodes, seed)
+    return {"run": str(folder), "task": settings.task, "deployment": d, "episodes": episodes, "seed": seed, **numbers}

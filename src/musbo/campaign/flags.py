@@ -1,0 +1,109 @@
+"""Settings of a method from words on a command line: one flag per field of the dataclasses, made by tyro.
+
+A part that comes in kinds (how imagination is judged, where optimisation starts, ...) is chosen by a flag of its own,
+`--label trust`, and has the settings of its kind below it, `--label.alpha 0.1`. So the flags depend on the method, and
+the method on flags; `known_flags` therefore lists the flags of every kind.
+"""
+
+import difflib
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args, get_origin, get_type_hints
+
+import tyro
+
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.core.errors import UserError
+
+CONFIG = (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
+HINTS = get_type_hints(ImaginedTRPO)
+
+
+def _word(cls: type) -> str:
+    """BestImagined -> best_imagined, SmallMLP -> small_mlp."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+PARTS: dict[str, dict[str, type]] = {
+    name: {_word(kind): kind for kind in get_args(hint)}
+    for name, hint in HINTS.items()
+    if get_args(hint) and all(is_dataclass(kind) for kind in get_args(hint))
+}
+"""The parts that come in kinds, and their kinds by name."""
+
+
+def known_flags() -> dict[str, bool]:
+    """Every flag that some method has, and whether it takes more than one word."""
+    return dict(_flags(ImaginedTRPO, ""))
+
+
+def _flags(cls: Any, prefix: str) -> Iterator[tuple[str, bool]]:
+    for name, hint in get_type_hints(cls).items():
+        if name not in {field.name for field in fields(cls)}:
+            continue
+        flag = f"{prefix}{name}".replace("_", "-")
+        kinds = [kind for kind in (hint, *get_args(hint)) if is_dataclass(kind)]
+        for kind in kinds:
+            yield from _flags(kind, f"{flag}.")
+        if not kinds:
+            yield f"--{flag}", get_origin(hint) is tuple
+
+
+def with_kinds(method: ImaginedTRPO, kinds: dict[str, str]) -> ImaginedTRPO:
+    """The method with parts of these kinds; a part that is of its kind already keeps its settings."""
+    changed = {part: PARTS[part][kind] for part, kind in kinds.items()}
+    return replace(
+        method, **{part: kind() for part, kind in changed.items() if not isinstance(getattr(method, part), kind)}
+    )
+
+
+def parse(method: ImaginedTRPO, words: Sequence[str]) -> ImaginedTRPO:
+    """`method` with the settings that `words` change. A word that tyro cannot read ends the program with 2."""
+    own = dict(_own_flags(method))
+    for flag in (word for word in words if word.startswith("--")):
+        if flag not in own:
+            part = flag[2:].partition(".")[0]
+            kind = _word(type(getattr(method, part)))
+            others = [word for word, cls in PARTS[part].items() if f"--{part}.{flag.partition('.')[2]}" in _of(cls, part)]
+            raise UserError(f"{flag} is a setting of --{part} {' or '.join(others)}, but here {part} is {kind}.")
+    return tyro.cli(ImaginedTRPO, default=method, args=list(words), prog="musbo run", config=CONFIG)
+
+
+def _of(cls: type, part: str) -> set[str]:
+    return {flag for flag, _ in _flags(cls, f"{part}.")}
+
+
+def _own_flags(method: ImaginedTRPO) -> Iterator[tuple[str, bool]]:
+    for name in (field.name for field in fields(method)):
+        value = getattr(method, name)
+        if is_dataclass(value):
+            yield from _flags(type(value), f"{name}.")
+        else:
+            yield f"--{name}", False
+
+
+def help_text(method: ImaginedTRPO) -> str:
+    """The settings of `method` with their values as defaults."""
+    text = io.StringIO()
+    try:
+        with redirect_stdout(text):
+            tyro.cli(ImaginedTRPO, default=method, args=["--help"], prog="musbo run", config=CONFIG)
+    except SystemExit:
+        pass
+    _, _, boxes = text.getvalue().partition("\n\n")
+    return boxes.partition("\n\n")[2]
+
+
+def unknown_flag(word: str, known: Iterable[str]) -> str:
+    """The sentence for a word that means nothing here, with what was probably meant."""
+    flag = word.partition("=")[0]
+    known = list(known)
+    last = flag.lstrip("-").rpartition(".")[2]
+    close = [name for name in known if name.lstrip("-").rpartition(".")[2] == last]
+    close += [name for name in difflib.get_close_matches(flag, known, n=3, cutoff=0.6) if name not in close]
+    hint = f" Did you mean {' or '.join(close[:3])}?" if close else ""
+    kind = "flag" if flag.startswith("-") else "word"
+    return f"the {kind} {flag} means nothing here.{hint} `musbo run --help` lists every flag."

@@ -1,0 +1,198 @@
+"""A run while it runs: a live display on a terminal, plain lines elsewhere. Observers of news, nothing more."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from musbo.campaign.loop import News, Observer
+from musbo.campaign.settings import Campaign
+from musbo.learning.start import Clone
+from musbo.report import words
+from musbo.report.progress import STAGES, Seen, fold, seconds_left
+
+REMINDER = 60.0
+"""Seconds between two lines about the same stage, off a terminal."""
+
+
+@contextmanager
+def watch(settings: Campaign, console: Console) -> Iterator[Observer]:
+    """Show a run on `console`, as it suits it."""
+    lines = Lines(settings, lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False))
+    if not console.is_terminal:
+        yield lines
+        return
+    lines.every_stage = False
+    with Live(console=console, refresh_per_second=8, transient=True, get_renderable=lambda: picture(lines)):
+        yield lines
+
+
+def first_look(settings: Campaign) -> Seen:
+    stages = tuple(stage for stage in STAGES if stage != "start" or isinstance(settings.method.start, Clone))
+    return Seen(settings.deployments, stages)
+
+
+class Lines:
+    """One line per stage and per deployment, and warnings where they are due."""
+
+    def __init__(
+        self,
+        settings: Campaign,
+        write: Callable[[str], None] = print,
+        every_stage: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings, self.every_stage, self.clock = settings, every_stage, clock
+        self.seen = first_look(settings)
+        self._write = write
+        self._pending: dict[str, Any] = {}  # the last report of the stage under way
+        self._began = self._reminded = clock()
+
+    def __call__(self, news: News) -> None:
+        now = self.clock()
+        self.seen = fold(self.seen, news, now)
+        match news.kind:
+            case "begin":
+                self._begin(news)
+            case "collected":
+                self._deployment(news.deployment)
+                self._stage("collected", _collected(news.numbers))
+                self._warn(words.batch_warnings(news.numbers))
+            case "training":
+                self._training(news.numbers, now)
+            case "trained":
+                self._settle()
+                self._stage("trained", _trained(news.numbers))
+                self._warn(words.trained_warnings(news.numbers))
+            case "evaluated":
+                self._evaluated(news.deployment, news.numbers)
+            case "stopped":
+                self._settle()
+        if news.kind not in ("collecting", "training"):
+            self._began = self._reminded = now
+
+    def _begin(self, news: News) -> None:
+        settings = self.settings
+        what = f"{settings.algo} ({settings.preset}) on {settings.task}, seed {settings.seed}: "
+        budget = f"{settings.deployments} deployments of {settings.batch:,} transitions"
+        self._write(what + budget + (f", resumed in deployment {news.deployment}" if news.numbers["resumed"] else ""))
+        if news.numbers["resumed"] and self.seen.stage != "collect":
+            self._deployment(news.deployment)
+
+    def _deployment(self, d: int) -> None:
+        if self.every_stage:
+            self._write(f"deployment {d} of {self.settings.deployments}")
+
+    def _stage(self, name: str, text: str) -> None:
+        if self.every_stage:
+            self._write(f"  {name:<10} {text}")
+
+    def _warn(self, warnings: list[str]) -> None:
+        for text in warnings:
+            self._write(f"  warning    {text}")
+
+    def _training(self, numbers: dict[str, Any], now: float) -> None:
+        stage = numbers["stage"]
+        if stage in ("check", "done"):
+            return
+        if self._pending and self._pending["stage"] != stage:
+            self._settle()
+        self._pending = numbers
+        if now - self._reminded >= REMINDER:
+            left = seconds_left(self.seen, now)
+            ahead = f", about {words.duration(left)} left" if left is not None else ""
+            self._stage(stage, f"{numbers['index']} of {numbers.get('epochs') or numbers['updates']}{ahead}")
+            self._reminded = now
+
+    def _settle(self) -> None:
+        """Say how the stage under way ended."""
+        if self._pending:
+            now = self.clock()
+            self._stage(self._pending["stage"], f"{_ended(self._pending)}, {words.duration(now - self._began)}")
+            self._began = self._reminded = now
+        self._pending = {}
+
+    def _evaluated(self, d: int, numbers: dict[str, Any]) -> None:
+        if "skipped" in numbers:
+            text = f"not evaluated: {numbers['skipped']}"
+        else:
+            text = (
+                f"{words.number(numbers['return'])} ± {words.number(numbers['spread'])} "
+                f"over {len(numbers['returns'])} episodes; per step "
+                f"{words.number(self.seen.real)} real, {words.number(self.seen.imagined)} imagined"
+            )
+        self._write(f"  return     {text}" if self.every_stage else f"deployment {d}: return {text}")
+
+
+def _collected(numbers: dict[str, Any]) -> str:
+    text = f"{numbers['size']:,} transitions in {numbers['n_episodes']} episodes, "
+    text += f"return {words.number(numbers['batch_return'])}"
+    if "zeta" in numbers:
+        text += f"; zeta {words.quantiles(numbers['zeta'])}, {numbers['zeta_at_cap']:.0%} at its cap"
+    if numbers.get("extra_steps"):
+        text += f"; {numbers['extra_steps']:,} extra steps of the oracle"
+    return text
+
+
+def _ended(numbers: dict[str, Any]) -> str:
+    if numbers["stage"] == "improve":
+        return f"{numbers['index']} updates; U {words.quantiles(numbers['U'])}"
+    return f"validation error {words.number(numbers['error'])} after {numbers['epoch']} epochs"
+
+
+def _trained(numbers: dict[str, Any]) -> str:
+    imagined = words.number(words.imagined_per_step(numbers))
+    return f"policy of update {numbers['chosen']}, imagined reward per step {imagined}"
+
+
+# The display
+
+
+def picture(lines: Lines) -> RenderableType:
+    """What the terminal shows now."""
+    seen, now = lines.seen, lines.clock()
+    deployment = min(seen.deployment, seen.deployments)
+    bars = Table.grid(padding=(0, 2))
+    done = len(seen.returns)
+    bars.add_row(
+        Text(f"deployment {deployment} of {seen.deployments}", style="bold"),
+        ProgressBar(total=seen.deployments * len(seen.stages), completed=_overall(seen), width=30),
+        f"{done} done",
+    )
+    left = seconds_left(seen, now)
+    bars.add_row(
+        STAGES[seen.stage],
+        ProgressBar(total=seen.total, completed=seen.done, width=30, pulse=seen.total is None),
+        f"{seen.done} of {seen.total}" if seen.total else f"{words.duration(now - seen.since)}",
+        f"{words.duration(left)} left" if left is not None else "",
+    )
+    facts = Table.grid(padding=(0, 2))
+    for name, value in _facts(seen):
+        facts.add_row(Text(name, style="dim"), value)
+    return Group(bars, facts)
+
+
+def _overall(seen: Seen) -> float:
+    within = seen.done / seen.total if seen.total else 0.0
+    return (min(seen.deployment, seen.deployments) - 1) * len(seen.stages) + seen.stages.index(seen.stage) + within
+
+
+def _facts(seen: Seen) -> Iterator[tuple[str, str]]:
+    if seen.returns:
+        yield "return so far", "  ".join(words.number(value) for value in seen.returns)
+    if seen.batch_return is not None:
+        yield "return of the batch", words.number(seen.batch_return)
+    if seen.errors:
+        yield "model error", "  ".join(f"{stage} {words.number(error)}" for stage, error in seen.errors.items())
+    if seen.U:
+        yield "U at 10/50/90 %", words.quantiles(seen.U)
+    if seen.zeta:
+        yield "zeta at 10/50/90 %", words.quantiles(seen.zeta)
+    if seen.imagined is not None or seen.real is not None:
+        yield "reward per step", f"{words.number(seen.imagined)} imagined, {words.number(seen.real)} real (last policy)"

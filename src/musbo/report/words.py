@@ -1,0 +1,73 @@
+"""Numbers as people read them, and the two warnings that a run may deserve."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+INERT = 0.05
+"""A 10-90 % range of U below this: TRPO rescales its step, so a nearly constant U changes nothing."""
+
+
+def number(value: float | None) -> str:
+    """Four digits; a dash where there is no number."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def quantiles(values: Sequence[float] | None) -> str:
+    return " ".join(f"{value:.3g}" for value in values) if values else "-"
+
+
+def duration(seconds: float | None) -> str:
+    """12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def per_step(total: float | None, steps: float | None) -> float | None:
+    """Episodes differ in length, and imagined ones from real ones: only reward per step compares."""
+    if total is None or not steps or not math.isfinite(total):
+        return None
+    return total / steps
+
+
+def imagined_per_step(trained: dict[str, Any]) -> float | None:
+    """What imagination promised of the policy that was handed over."""
+    return per_step(trained.get("imagined_return"), trained.get("imagined_length"))
+
+
+def real_per_step(evaluated: dict[str, Any]) -> float | None:
+    """What came true, under the same reward; the simulator's own where the model reward is learned."""
+    own = per_step(evaluated.get("model_return"), evaluated.get("length"))
+    return per_step(evaluated.get("return"), evaluated.get("length")) if own is None else own
+
+
+def trained_warnings(trained: dict[str, Any]) -> list[str]:
+    """`alpha` is None for a method that has no coefficient: then nothing is wrong with U = 1."""
+    low_high = trained.get("U")
+    if trained.get("alpha") is None or not low_high or low_high[-1] - low_high[0] >= INERT:
+        return []
+    low, high = low_high[0], low_high[-1]
+    return [
+        f"the coefficient is inert (range {high - low:.2g}: U from {low:.3f} to {high:.3f}), "
+        "so this is nearly U = 1; raise --label.alpha, or set it to auto"
+    ]
+
+
+def batch_warnings(batch: dict[str, Any]) -> list[str]:
+    share = batch.get("zeta_at_cap", 0.0)
+    if share <= 0.5:
+        return []
+    return [
+        f"zeta is at its cap in {share:.0%} of the steps, so the noise hardly depends on the state; "
+        "raise --explore.zeta-max, or use --explore.zeta-scale relative"
+    ]
