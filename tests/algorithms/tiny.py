@@ -3,7 +3,6 @@
 The world here is stepped by these few lines, not by `field`: what is learned is judged by something else.
 """
 
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,12 +18,21 @@ from musbo.learning.imagine import Imagine
 from musbo.learning.label import Disagreement
 from musbo.learning.start import Clone
 from musbo.learning.trpo import TRPO
-from musbo.models.actor import Actor, PlainActor, Plain
+from musbo.models.actor import Actor, Plain, PlainActor
 from musbo.models.policy import Policy, PolicySettings
 from musbo.tasks.builtin import pointmass
 from musbo.tasks.task import BuiltIn
 
-FIT = FitSettings(members=2, hidden=(32, 32), activation="silu", batch=100, epochs=150, patience=150, learning_rate=3e-3, decay="cosine")
+FIT = FitSettings(
+    members=2,
+    hidden=(32, 32),
+    activation="silu",
+    batch=100,
+    epochs=150,
+    patience=150,
+    learning_rate=3e-3,
+    decay="cosine",
+)
 TINY = ImaginedTRPO(
     label=Disagreement(alpha="auto"),
     start=Clone(epochs=3),

@@ -1,18 +1,18 @@
 """The same as the command line, from Python: run, resume, evaluate, and the policy as a function of numpy arrays.
 
-    import musbo
+import musbo
 
-    result = musbo.run("pendulum", seed=0)
-    action = result.policy(observation)
+result = musbo.run("pendulum", seed=0)
+action = result.policy(observation)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, UInt8
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.recipes import Preset
@@ -24,6 +24,7 @@ from musbo.core.compilation import keep_compiled
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
 from musbo.data.files import read_batch
+from musbo.field.render import render
 from musbo.field.simulate import compiled
 from musbo.models.policy import Policy
 from musbo.tasks.find import find_task
@@ -150,11 +151,31 @@ def evaluate(
     task: str | Task | None = None,
 ) -> dict[str, Any]:
     """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
+    settings, policy, d, seed = _visit(Path(folder), deployment, seed)
+    numbers = loop.measure(load_task(settings, _given(task)), policy, episodes, seed)
+    numbers = {
+        name: None if value != value else value for name, value in numbers.items()
+    }  # NaN: there is no such number
+    return {"run": str(folder), "task": settings.task, "deployment": d, "episodes": episodes, "seed": seed, **numbers}
+
+
+def film(
+    folder: str | Path,
+    *,
+    steps: int | None = None,
+    deployment: int | None = None,
+    seed: int | None = None,
+    task: str | Task | None = None,
+) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+    """Pictures of the run's policy at work, one per step: by default the first episode of the run's evaluation."""
+    settings, policy, _, seed = _visit(Path(folder), deployment, seed)
+    return render(load_task(settings, _given(task)), policy, seed, steps)
+
+
+def _visit(folder: Path, deployment: int | None, seed: int | None) -> tuple[Campaign, Policy, int, int]:
     keep_compiled()
-    folder = Path(folder)
     settings = loop.open_settings(folder)
     policy, d = loop.final_policy(folder, deployment)
-    if seed is None:
-        seed = loop.evaluation_seed(settings)
-    numbers = loop.measure(load_task(settings, _given(task)), policy, episodes, seed)
-    return {"run": str(folder), "task": settings.task, "deployment": d, "episodes": episodes, "seed": seed, **numbers}
+    if seed is not None and seed < 0:
+        raise UserError(f"the seed must be at least 0, not {seed}.")
+    return settings, policy, d, loop.evaluation_seed(settings) if seed is None else seed

@@ -67,7 +67,9 @@ def parse(method: ImaginedTRPO, words: Sequence[str]) -> ImaginedTRPO:
         if flag not in own:
             part = flag[2:].partition(".")[0]
             kind = _word(type(getattr(method, part)))
-            others = [word for word, cls in PARTS[part].items() if f"--{part}.{flag.partition('.')[2]}" in _of(cls, part)]
+            others = [
+                word for word, cls in PARTS[part].items() if f"--{part}.{flag.partition('.')[2]}" in _of(cls, part)
+            ]
             raise UserError(f"{flag} is a setting of --{part} {' or '.join(others)}, but here {part} is {kind}.")
     return tyro.cli(ImaginedTRPO, default=method, args=list(words), prog="musbo run", config=CONFIG)
 

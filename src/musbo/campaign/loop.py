@@ -63,9 +63,7 @@ class Stopped(Exception):
 # Creating and opening
 
 
-def create(
-    folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None
-) -> None:
+def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None) -> None:
     """A new campaign in `folder`, with batches that the user already has as its first deployments.
 
     It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
@@ -130,10 +128,14 @@ def _require_free(folder: Path) -> None:
 
 
 def open_settings(folder: Path) -> Campaign:
+    return _settings(_read(folder))
+
+
+def _read(folder: Path) -> steps.Status:
     if not (folder / LEDGER).is_file():
         raise UserError(f"{folder} holds no run: give the directory that `musbo run` wrote (its --out).")
     with Ledger(folder / LEDGER) as ledger:
-        return _settings(steps.status(ledger.events()))
+        return steps.status(ledger.events())
 
 
 def _settings(status: steps.Status) -> Campaign:
@@ -316,14 +318,14 @@ class _Field:
 
     def train(self, d: int) -> None:
         checkpoint = self.status().checkpoint
-        state = self.load(checkpoint["state"]) if checkpoint else self.state()
+        state = start = self.load(checkpoint["state"]) if checkpoint else self.state()
         spent = checkpoint["seconds"] if checkpoint else 0.0
         batches = self.batches()
         capacity = max(self.settings.deployments * self.settings.batch, sum(map(len, batches)))
         data = assemble(batches, capacity, self.settings.seed)
         began = saved = time.monotonic()
         last: dict[str, Any] = {}
-        for state, metrics in self.settings.method.train(self.task, data, state, self.key(2, d)):
+        for state, metrics in self.settings.method.train(self.task, data, start, self.key(2, d)):
             last = metrics if metrics["stage"] == "done" else last
             row = {name: value for name, value in metrics.items() if name not in ("stage", "index")}
             self.ledger.record(d, metrics["stage"], metrics["index"], row)
@@ -447,7 +449,7 @@ def _training_summary(metrics: list[dict[str, Any]], d: int) -> dict[str, Any]:
 
 
 def export(folder: Path, ledger: Ledger, store: Store) -> None:
-    """The policy, the batches, the metrics and the summary under names that a person looks for, each whole or absent."""
+    """The policy, batches, metrics and summary under names that a person looks for, each file whole or absent."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -478,11 +480,26 @@ def _same_file(source: Path, target: Path) -> None:
         write_whole(target, source.read_bytes())
 
 
+def whereabouts(folder: Path) -> dict[str, Any]:
+    """What the run waits for or is doing, and how far its training is written down."""
+    settings = open_settings(folder)
+    with Ledger(folder / LEDGER) as ledger:
+        events, metrics = ledger.events(), ledger.metrics()
+    now = steps.status(events)
+    words = {"collect": "collecting", "train": "training", "evaluate": "evaluating", "finished": "finished"}
+    text = words[now.phase]
+    if not now.finished:
+        text += f" deployment {min(now.deployment, settings.deployments)} of {settings.deployments}"
+    if now.phase == "train" and metrics and metrics[-1]["deployment"] == now.deployment:
+        last = metrics[-1]
+        of = last.get("epochs") or last.get("updates")
+        text += f", {last['stage']} {last['index']}" + (f" of {of}" if of else "")
+    return {"now": text + (", stopped" if now.stopped else ""), "phase": now.phase, "stopped": now.stopped}
+
+
 def summary(folder: Path) -> dict[str, Any]:
     """One object that says what was run and what came out, finished or not."""
-    with Ledger(folder / LEDGER) as ledger:
-        events = ledger.events()
-    now = steps.status(events)
+    now = _read(folder)
     settings = _settings(now)
     assert now.settings is not None
     returns = [now.evaluated[d].get("return") for d in sorted(now.evaluated)]
@@ -498,8 +515,7 @@ def summary(folder: Path) -> dict[str, Any]:
         "final_return": returns[-1] if returns else None,
         "policy_sha256": last.get("policy_sha256"),
         "seconds": sum(
-            item.get("seconds", 0.0)
-            for item in (*now.batches.values(), *now.trained.values(), *now.evaluated.values())
+            item.get("seconds", 0.0) for item in (*now.batches.values(), *now.trained.values(), *now.evaluated.values())
         ),
         "finished": now.finished,
         "evaluation_steps": sum(item.get("steps", 0) for item in now.evaluated.values()),
@@ -518,8 +534,7 @@ def summary(folder: Path) -> dict[str, Any]:
 
 def final_policy(folder: Path, deployment: int | None = None) -> tuple[Policy, int]:
     """The policy trained after `deployment` (the last one by default)."""
-    with Ledger(folder / LEDGER) as ledger:
-        trained = steps.status(ledger.events()).trained
+    trained = _read(folder).trained
     if not trained:
         raise UserError(f"{folder} has no trained policy yet: continue it with `musbo resume {folder}`.")
     d = max(trained) if deployment is None else deployment

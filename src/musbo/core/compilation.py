@@ -19,7 +19,7 @@ def keep_compiled() -> None:
 
     # What a killed process left half written is compiled again, and that is all there is to say about it.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)
-    if jax.config.jax_compilation_cache_dir is not None:  # also set by JAX_COMPILATION_CACHE_DIR
+    if jax.config.values["jax_compilation_cache_dir"] is not None:  # also set by JAX_COMPILATION_CACHE_DIR
         return
     folder = cache_folder()
     try:

@@ -76,15 +76,7 @@ class SmallMLP:
         n = jnp.maximum(jnp.sum(live), 1.0)
         shift = live @ wanted / n
         scale = jnp.sqrt(live @ (wanted - shift) ** 2 / n) + 1e-6
-        # The network keeps predicting what it did when the scale of its targets moves.
-        mlp = eqx.tree_at(
-            lambda m: (m.weights[-1], m.biases[-1]),
-            value.mlp,
-            (
-                value.mlp.weights[-1] * (value.scale / scale),
-                (value.mlp.biases[-1] * value.scale + value.shift - shift) / scale,
-            ),
-        )
+        # The network predicts the standardised target: when the targets move as a whole, its predictions do too.
         target = (wanted - shift) / scale
 
         def minibatch(carry: tuple, k: PRNGKeyArray) -> tuple:
@@ -98,7 +90,7 @@ class SmallMLP:
             updates, moments = adam(jax.grad(loss)(mlp), moments)
             return (jax.tree.map(lambda p, u: p - self.learning_rate * u, mlp, updates), moments), None
 
-        (mlp, moments), _ = jax.lax.scan(minibatch, (mlp, value.moments), jax.random.split(key, self.steps))
+        (mlp, moments), _ = jax.lax.scan(minibatch, (value.mlp, value.moments), jax.random.split(key, self.steps))
         return MLPValue(mlp, moments, shift, scale)
 
 

@@ -48,7 +48,9 @@ class Disagreement:
     def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Float[Array, "t b"]]:
         """The rollout weighted by U, and the disagreement behind it."""
         distance = disagreement(self.pairs, self.prediction, rollout, judge, key)
-        return replace(rollout, weight=jnp.exp(-temperature(self, judge) * distance)), distance
+        U = jnp.exp(-temperature(self, judge) * distance)
+        # Where the judge itself has left the range of numbers, nothing is trusted.
+        return replace(rollout, weight=jnp.where(jnp.isfinite(distance), U, 0.0)), distance
 
 
 Label = Trust | Disagreement

@@ -33,9 +33,9 @@ def watch(settings: Campaign, console: Console) -> Iterator[Observer]:
         yield lines
 
 
-def first_look(settings: Campaign) -> Seen:
+def first_look(settings: Campaign, now: float) -> Seen:
     stages = tuple(stage for stage in STAGES if stage != "start" or isinstance(settings.method.start, Clone))
-    return Seen(settings.deployments, stages)
+    return Seen(settings.deployments, stages, since=now)
 
 
 class Lines:
@@ -49,7 +49,7 @@ class Lines:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings, self.every_stage, self.clock = settings, every_stage, clock
-        self.seen = first_look(settings)
+        self.seen = first_look(settings, clock())
         self._write = write
         self._pending: dict[str, Any] = {}  # the last report of the stage under way
         self._began = self._reminded = clock()
@@ -78,11 +78,12 @@ class Lines:
             self._began = self._reminded = now
 
     def _begin(self, news: News) -> None:
-        settings = self.settings
-        what = f"{settings.algo} ({settings.preset}) on {settings.task}, seed {settings.seed}: "
+        settings, numbers = self.settings, news.numbers
+        what = f"{settings.algo} ({settings.preset}) on {settings.task}, seed {settings.seed}"
         budget = f"{settings.deployments} deployments of {settings.batch:,} transitions"
-        self._write(what + budget + (f", resumed in deployment {news.deployment}" if news.numbers["resumed"] else ""))
-        if news.numbers["resumed"] and self.seen.stage != "collect":
+        resumed = f", resumed in deployment {news.deployment}" if numbers["resumed"] else ""
+        self._write(f"{what}: {budget}" + (", finished already" if numbers["finished"] else resumed))
+        if numbers["resumed"] and self.seen.stage != "collect" and not numbers["finished"]:
             self._deployment(news.deployment)
 
     def _deployment(self, d: int) -> None:
@@ -99,12 +100,14 @@ class Lines:
 
     def _training(self, numbers: dict[str, Any], now: float) -> None:
         stage = numbers["stage"]
+        if stage == "done":
+            self._settle()
         if stage in ("check", "done"):
             return
-        if self._pending and self._pending["stage"] != stage:
-            self._settle()
         self._pending = numbers
-        if now - self._reminded >= REMINDER:
+        if self.seen.stage != stage:  # that was its last report
+            self._settle()
+        elif now - self._reminded >= REMINDER:
             left = seconds_left(self.seen, now)
             ahead = f", about {words.duration(left)} left" if left is not None else ""
             self._stage(stage, f"{numbers['index']} of {numbers.get('epochs') or numbers['updates']}{ahead}")

@@ -47,9 +47,10 @@ def fold(seen: Seen, news: News, now: float) -> Seen:
 
 
 def _begin(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
+    seen = replace(seen, deployment=min(seen.deployment, seen.deployments))
     done = {row["deployment"]: row for row in numbers["per_deployment"]}
     this = done.get(seen.deployment, {"batch": {}, "trained": {}})
-    stage = "evaluate" if this["trained"] else seen.stages[1] if this["batch"] else "collect"
+    stage = "evaluate" if this["trained"] or numbers["finished"] else seen.stages[1] if this["batch"] else "collect"
     last = done.get(seen.deployment - 1, {"trained": {}, "evaluated": {}})
     return replace(
         _enter(seen, stage, now),

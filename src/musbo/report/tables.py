@@ -13,7 +13,10 @@ Row = dict[str, Any]
 
 def rows(summary: dict[str, Any]) -> list[Row]:
     """The numbers of every deployment, from the summary of a run."""
-    return [_row(item["deployment"], item["batch"], item["trained"], item["evaluated"]) for item in summary["per_deployment"]]
+    return [
+        _row(item["deployment"], item["batch"], item["trained"], item["evaluated"])
+        for item in summary["per_deployment"]
+    ]
 
 
 def _row(d: int, batch: dict[str, Any], trained: dict[str, Any], evaluated: dict[str, Any]) -> Row:
@@ -40,34 +43,39 @@ def _return(row: Row) -> str:
     return "-" if row["return"] is None else f"{number(row['return'])} ± {number(row['spread'])}"
 
 
-def _zeta(row: Row) -> str:
-    return "-" if row["zeta"] is None else f"{quantiles(row['zeta'])} ({row['zeta_at_cap']:.0%} at cap)"
-
-
-COLUMNS: dict[str, Callable[[Row], str]] = {
-    "deployment": lambda row: str(row["deployment"]),
+NUMBER = {"no.": lambda row: str(row["deployment"])}
+OUTCOME: dict[str, Callable[[Row], str]] = NUMBER | {
     "transitions": lambda row: f"{row['transitions']:,}",
-    "batch return": lambda row: number(row["batch_return"]),
-    "zeta 10/50/90 %": _zeta,
     "oracle steps": lambda row: f"{row['extra_steps']:,}" if row["extra_steps"] else "-",
-    "model error": lambda row: number(row["model_error"]),
-    "U 10/50/90 %": lambda row: quantiles(row["U"]),
-    "imagined/step": lambda row: number(row["imagined"]),
-    "real/step": lambda row: number(row["real"]),
+    "batch return": lambda row: number(row["batch_return"]),
     "return": _return,
-    "length": lambda row: number(row["length"]),
+    "length": lambda row: "-" if row["length"] is None else f"{row['length']:.0f}",
     "speed": lambda row: number(row["speed"]),
     "time": lambda row: duration(row["seconds"]),
 }
+INSIDE: dict[str, Callable[[Row], str]] = NUMBER | {
+    "model\nerror": lambda row: number(row["model_error"]),
+    "U at\n10/50/90 %": lambda row: quantiles(row["U"]),
+    "zeta at\n10/50/90 %": lambda row: quantiles(row["zeta"]),
+    "zeta\nat cap": lambda row: "-" if row["zeta_at_cap"] is None else f"{row['zeta_at_cap']:.0%}",
+    "imagined\n/ step": lambda row: number(row["imagined"]),
+    "real\n/ step": lambda row: number(row["real"]),
+}
 
 
-def table(summary: dict[str, Any]) -> Table:
-    """Only the columns that have something to say."""
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def tables(summary: dict[str, Any]) -> list[Table]:
+    """What came out, and what went on inside: two tables, so that each fits a narrow terminal."""
     data = rows(summary)
-    shown = {head: cells for head, cell in COLUMNS.items() if set(cells := [cell(row) for row in data]) - {"-"}}
+    return [_table("deployments", OUTCOME, data), _table("inside training", INSIDE, data)]
+
+
+def _table(title: str, columns: dict[str, Callable[[Row], str]], data: list[Row]) -> Table:
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+    drawn = Table(title=title, title_justify="left", title_style="bold", **style)
+    # Only the columns that have something to say.
+    shown = {head: cells for head, cell in columns.items() if set(cells := [cell(row) for row in data]) - {"-"}}
     for head in shown:
-        drawn.add_column(head, justify="right", no_wrap=False)
+        drawn.add_column(head, justify="right", no_wrap=True)
     for cells in zip(*shown.values(), strict=True):
         drawn.add_row(*cells)
     return drawn

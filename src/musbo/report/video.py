@@ -1,6 +1,9 @@
 """A policy at work as a GIF or a video."""
 
+import warnings
 from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +22,10 @@ def require_format(path: Path) -> None:
 def write(path: Path, frames: Iterable[np.ndarray]) -> int:
     """Write `frames` to `path`, which appears when it is complete; returns how many there were."""
     require_format(path)
-    try:
-        import imageio.v3 as imageio
-
-        if path.suffix.lower() == ".mp4":
-            import imageio_ffmpeg  # noqa: F401  # imageio finds it by itself, but says nothing clear where it is missing
-    except ImportError as error:
-        raise UserError(f"writing {path} needs {error.name}: pip install 'musbo[sim]'.") from error
+    for package in ("imageio", "imageio_ffmpeg") if path.suffix.lower() == ".mp4" else ("imageio",):
+        if find_spec(package) is None:
+            raise UserError(f"writing {path} needs the package {package}: pip install 'musbo[sim]'.")
+    imageio = import_module("imageio.v3")
     part = path.with_name(f".{path.stem}.part{path.suffix.lower()}")
     pictures = list(frames)
     try:
@@ -33,7 +33,10 @@ def write(path: Path, frames: Iterable[np.ndarray]) -> int:
         if path.suffix.lower() == ".gif":
             imageio.imwrite(part, pictures, duration=1000 / FRAMES_PER_SECOND, loop=0)
         else:
-            imageio.imwrite(part, pictures, fps=FRAMES_PER_SECOND, macro_block_size=2)
+            with warnings.catch_warnings():
+                # JAX warns of every fork; this one becomes another program, ffmpeg, at once, which is safe.
+                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+                imageio.imwrite(part, pictures, fps=FRAMES_PER_SECOND, macro_block_size=2)
         part.replace(path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; choose another --out.") from error

@@ -16,7 +16,8 @@ def number(value: float | None) -> str:
 
 
 def quantiles(values: Sequence[float] | None) -> str:
-    return " ".join(f"{value:.3g}" for value in values) if values else "-"
+    """Three digits after the point, so that columns of them line up."""
+    return " ".join(f"{value:.3f}" if abs(value) < 10 else f"{value:.3g}" for value in values) if values else "-"
 
 
 def duration(seconds: float | None) -> str:

@@ -1,0 +1,367 @@
+"""The command line. Every command imports what it needs when it is called, so that help is instant."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from musbo import __version__
+from musbo.core.errors import UserError
+
+INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code: 0, 2 for what the user can mend, 130 after Ctrl-C."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words[:1] == ["run"]:
+            return run(words[1:])
+        arguments = _parser().parse_args(words)
+        return arguments.command(arguments)
+    except UserError as error:
+        print(f"musbo: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("musbo: interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stderr.close()
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_parser(
+        None,
+        "musbo",
+        "Reinforcement learning with few deployments: collect a batch, train in imagination, repeat.",
+        """examples:
+  musbo run                                  the default task, pendulum, in a minute or two
+  musbo run halfcheetah --seed 1             a task of the paper
+  musbo run my_task.py:TASK --preset quick   a task of your own
+  musbo resume runs/pendulum-musbo-quick-s0  go on after Ctrl-C or a crash
+  musbo run --help                           every setting of the method""",
+    )
+    parser.add_argument("--version", action="version", version=f"musbo {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands.add_parser("run", help="run a campaign: deployments, training, evaluation", add_help=False)
+
+    p = _command_parser(
+        commands,
+        "resume",
+        "Go on with a run that was stopped or killed.",
+        """examples:
+  musbo resume runs/pendulum-musbo-quick-s0
+  musbo resume runs/spring --task my_task.py:TASK   a run that Python began with a Task object""",
+    )
+    _run_argument(p, resume)
+    _task_option(p)
+    _output_options(p)
+
+    p = _command_parser(
+        commands,
+        "status",
+        "Where a run stands.",
+        """examples:
+  musbo status runs/pendulum-musbo-quick-s0
+  musbo status runs/pendulum-musbo-quick-s0 --json | jq .returns""",
+    )
+    _run_argument(p, status)
+    p.add_argument("--json", action="store_true", help="one object on standard output and nothing else")
+
+    p = _command_parser(
+        commands,
+        "evaluate",
+        "Measure a policy of a run in the simulator, over whole episodes.",
+        """examples:
+  musbo evaluate runs/pendulum-musbo-quick-s0                   the episodes that the run itself measured
+  musbo evaluate runs/pendulum-musbo-quick-s0 --episodes 100 --seed 7
+  musbo evaluate runs/pendulum-musbo-quick-s0 --deployment 1 --json""",
+    )
+    _run_argument(p, evaluate)
+    p.add_argument("--episodes", type=int, default=20, metavar="N", help="whole episodes (default: 20)")
+    p.add_argument("--deployment", type=int, metavar="I", help="the policy trained after this one (default: the last)")
+    p.add_argument("--seed", type=int, metavar="N", help="other episodes than those of the run")
+    _task_option(p)
+    p.add_argument("--json", action="store_true", help="one object on standard output and nothing else")
+
+    p = _command_parser(
+        commands,
+        "play",
+        "Film a policy of a run, off screen.",
+        """examples:
+  musbo play runs/pendulum-musbo-quick-s0                        writes play.gif into the run
+  musbo play runs/hopper-musbo-fast-s0 --out hopper.mp4 --steps 1000""",
+    )
+    _run_argument(p, play)
+    p.add_argument("--out", type=Path, metavar="FILE", help=".gif or .mp4 (default: play.gif in the run)")
+    p.add_argument("--steps", type=int, default=300, metavar="N", help="at most this many steps (default: 300)")
+    p.add_argument("--deployment", type=int, metavar="I", help="the policy trained after this one (default: the last)")
+    p.add_argument("--seed", type=int, metavar="N", help="another episode than the first of the run's evaluation")
+    _task_option(p)
+
+    p = _command_parser(
+        commands,
+        "tasks",
+        "List the tasks that come with musbo.",
+        """examples:
+  musbo tasks
+  musbo run pointmass         one of them
+  musbo run my_task.py:TASK   one of your own: a musbo.Task, or a function that returns one""",
+    )
+    p.set_defaults(command=tasks)
+
+    p = _command_parser(
+        commands,
+        "algos",
+        "List the methods and the presets.",
+        """examples:
+  musbo algos
+  musbo run hopper --algo bremen --preset fast""",
+    )
+    p.set_defaults(command=algos)
+    return parser
+
+
+def _command_parser(commands: Any, name: str, about: str, examples: str) -> argparse.ArgumentParser:
+    settings: dict[str, Any] = {
+        "description": about,
+        "epilog": examples,
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+    if commands is None:
+        return argparse.ArgumentParser(prog=name, **settings)
+    return commands.add_parser(name, help=about[0].lower() + about[1:].rstrip("."), **settings)
+
+
+def _run_argument(parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], int]) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="the directory of a run")
+    parser.set_defaults(command=command)
+
+
+def _task_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", metavar="NAME", help="the task, for a run that Python began with a Task object")
+
+
+def _output_options(parser: Any) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="one object on standard output and nothing else; progress on standard error"
+    )
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=20.0, metavar="S",
+        help="write training down at least this often; a kill loses no more (default: 20)",
+    )  # fmt: skip
+
+
+# musbo run
+
+RUN_EXAMPLES = """examples:
+  musbo run                                              the default task, pendulum
+  musbo run hopper --algo me-trpo --seed 3 --deployments 10 --batch 25000
+  musbo run halfcheetah --label.alpha auto --trpo.delta 0.02 --updates 100
+  musbo run halfcheetah --label trust --explore plain --explore.sigma 0.1
+  musbo run my_task.py:TASK --preset quick --out runs/mine
+  musbo run my_task.py:TASK --data logs.parquet --deployments 1    pure offline: no simulator is asked for
+  musbo run pointmass --json > result.json"""
+
+
+def _run_parser() -> argparse.ArgumentParser:
+    """The flags of a campaign, and every flag that some method has; tyro reads the values of those."""
+    from musbo.algorithms.recipes import ALGORITHMS, PRESETS
+    from musbo.campaign.flags import PARTS, known_flags
+
+    parser = argparse.ArgumentParser(
+        prog="musbo run",
+        usage="musbo run [TASK] [--seed N] [--algo NAME] [--preset NAME] [--SETTING VALUE ...]",
+        description="Run a campaign: collect a batch, train in imagination, evaluate, until the budget is spent.",
+        epilog=RUN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    add = parser.add_argument
+    add("task", nargs="?", default="pendulum", metavar="TASK",
+        help="a name of `musbo tasks`, file.py:NAME or package.module:NAME (default: pendulum)")  # fmt: skip
+    add("-h", "--help", action="store_true", help="show this help, with the settings of the method that is asked for")
+    add("--algo", default="musbo", metavar="NAME", help=f"{', '.join(ALGORITHMS)} (default: musbo)")
+    add("--preset", metavar="NAME",
+        help=f"{', '.join(PRESETS)} (default: quick on pendulum and pointmass, else fast)")  # fmt: skip
+    add("--seed", type=int, default=0, metavar="N", help="of every random number (default: 0)")
+    add("--deployments", type=int, metavar="I", help="I: deployments, the first one random (default: the preset's)")
+    add("--batch", type=int, metavar="B", help="B: transitions per deployment (default: the preset's)")
+    add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
+    add("--data", nargs="+", default=[], metavar="FILE", help="Parquet batches that you have, as the first deployments")
+    add("--out", type=Path, metavar="DIR", help="where the run goes (default: runs/<task>-<algo>-<preset>-s<seed>)")
+    _output_options(parser)
+    parts = parser.add_argument_group("parts of the method that come in kinds")
+    for part, kinds in PARTS.items():
+        parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=_kinds(kinds))
+    for flag, several in known_flags().items():
+        spellings = dict.fromkeys((flag, "--" + flag[2:].replace("-", "_")))
+        add(*spellings, dest=flag, nargs="+" if several else 1, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    return parser
+
+
+def _kinds(kinds: dict[str, type]) -> str:
+    """Each kind with the first sentence of its description."""
+    return "; ".join(f"{word}: {(kind.__doc__ or '').partition('.')[0]}" for word, kind in kinds.items())
+
+
+def run(words: list[str]) -> int:
+    from musbo.algorithms import recipes
+    from musbo.campaign import api, flags, settings
+
+    parser = _run_parser()
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise UserError(flags.unknown_flag(unknown[0], [*flags.known_flags(), *_fixed_flags(parser)]))
+    name = settings.task_name(arguments.task)
+    preset = arguments.preset or recipes.default_preset(name)
+    kinds = {part: kind for part in flags.PARTS if (kind := getattr(arguments, part)) is not None}
+    method = flags.with_kinds(recipes.settings(arguments.algo, preset, name), kinds)
+    if arguments.help:
+        print(parser.format_help())
+        print(f"settings of {arguments.algo}, with the defaults of preset {preset} on {arguments.task}:\n")
+        print(flags.help_text(method))
+        return 0
+    given = [(flag, values) for flag, values in vars(arguments).items() if flag in flags.known_flags()]
+    method = flags.parse(method, [word for flag, values in given for word in (flag, *values)])
+    chosen = settings.campaign(
+        arguments.task, arguments.algo, preset, arguments.seed, arguments.deployments, arguments.batch,
+        arguments.episodes, method,
+    )  # fmt: skip
+    folder = api.start(chosen, arguments.data, arguments.out)
+    return _advance(folder, arguments, None)
+
+
+def _fixed_flags(parser: argparse.ArgumentParser) -> list[str]:
+    return [flag for action in parser._actions for flag in action.option_strings]
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    return _advance(arguments.run, arguments, arguments.task)
+
+
+def _advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> int:
+    from rich.console import Console
+
+    from musbo.campaign import api, loop
+    from musbo.report import curve, live, tables
+
+    if not arguments.checkpoint_seconds >= 0:
+        raise UserError(f"--checkpoint-seconds must be at least 0, not {arguments.checkpoint_seconds}.")
+    errors = Console(stderr=True)
+    try:
+        with live.watch(loop.open_settings(folder), errors) as observe:
+            result = api.resume(folder, task=task, observe=observe, checkpoint_seconds=arguments.checkpoint_seconds)
+    except loop.Stopped:
+        print(f"musbo: stopped; everything is written down. Go on with: musbo resume {folder}", file=sys.stderr)
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        print(
+            f"musbo: interrupted; what came after the last checkpoint is done again. Go on with: musbo resume {folder}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    try:
+        curve.draw(result.summary, folder)
+    except UserError as error:
+        print(f"musbo: {error}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps(result.summary))
+        return 0
+    _console().print(*tables.tables(result.summary))
+    print(f"policy, data, metrics and learning curve: {folder}")
+    return 0
+
+
+def _console() -> Any:
+    """Standard output; a file or a pipe has no width, and a table in it is not folded."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+# The other commands
+
+
+def status(arguments: argparse.Namespace) -> int:
+    from musbo.campaign import loop
+    from musbo.report import tables
+
+    summary = {**loop.summary(arguments.run), **loop.whereabouts(arguments.run)}
+    if arguments.json:
+        print(json.dumps(summary))
+        return 0
+    print(f"{summary['algorithm']} ({summary['preset']}) on {summary['task']}, seed {summary['seed']}")
+    print(f"{summary['now']}: {summary['transitions']:,} transitions in {summary['deployments']} deployments so far")
+    if summary["per_deployment"]:
+        _console().print(*tables.tables(summary))
+    if not summary["finished"]:
+        print(f"go on with: musbo resume {arguments.run}")
+    return 0
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    from musbo.campaign import api
+    from musbo.report import words
+
+    numbers = api.evaluate(
+        arguments.run, episodes=arguments.episodes, deployment=arguments.deployment, seed=arguments.seed,
+        task=arguments.task,
+    )  # fmt: skip
+    if arguments.json:
+        print(json.dumps(numbers))
+        return 0
+    print(
+        f"policy of deployment {numbers['deployment']} on {numbers['task']}: return {words.number(numbers['return'])} "
+        f"± {words.number(numbers['spread'])} over {numbers['episodes']} episodes"
+    )
+    for name, text in (
+        ("model_return", "return under the model reward"),
+        ("length", "mean length"),
+        ("speed", "speed"),
+    ):
+        if numbers[name] is not None:
+            print(f"  {text}: {words.number(numbers[name])}")
+    return 0
+
+
+def play(arguments: argparse.Namespace) -> int:
+    from musbo.campaign import api
+    from musbo.report import video
+
+    path = arguments.out or arguments.run / "play.gif"
+    video.require_format(path)
+    if arguments.steps < 1:
+        raise UserError(f"--steps must be at least 1, not {arguments.steps}.")
+    frames = api.film(
+        arguments.run, steps=arguments.steps, deployment=arguments.deployment, seed=arguments.seed, task=arguments.task
+    )
+    print(f"{path}: {video.write(path, frames)} frames")
+    return 0
+
+
+def tasks(arguments: argparse.Namespace) -> int:
+    from musbo.tasks.find import TASKS
+
+    width = max(map(len, TASKS))
+    for name, line in TASKS.items():
+        print(f"{name:<{width}}  {line}")
+    print("\nYour own: musbo run file.py:NAME or package.module:NAME, where NAME is a musbo.Task.")
+    return 0
+
+
+def algos(arguments: argparse.Namespace) -> int:
+    from musbo.algorithms.recipes import ALGORITHMS, PRESETS
+
+    lines = {name: recipe.line for name, recipe in ALGORITHMS.items()}
+    width = max(map(len, (*lines, *PRESETS)))
+    for title, entries in (("methods (--algo)", lines), ("presets (--preset)", PRESETS)):
+        print(title)
+        for name, line in entries.items():
+            print(f"  {name:<{width}}  {line}")
+    return 0

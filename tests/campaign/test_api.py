@@ -1,0 +1,159 @@
+"""The package from Python: run, resume, evaluate, and the policy as a function of numpy arrays."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import musbo
+from musbo.campaign import loop
+from musbo.core import serial
+from musbo.field import simulate
+from musbo.models.actor import UniformActor
+from musbo.tasks import builtin
+from tests.stories import tiny
+
+MINE = replace(builtin.pointmass, name="mine")  # an object that no name leads to
+LOGS_ONLY = replace(builtin.pointmass, name="logs", simulator=None)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> musbo.Result:
+    out = tmp_path_factory.mktemp("api") / "run"
+    return musbo.run("pointmass", deployments=1, batch=100, episodes=2, method=tiny.method(), out=out)
+
+
+@pytest.fixture(scope="module")
+def batch() -> musbo.Batch:
+    actor = UniformActor(builtin.pointmass.low, builtin.pointmass.high)
+    (shard,) = simulate.collect(builtin.pointmass, actor, 100, seed=5)
+    return shard.batch
+
+
+def test_a_run_gives_a_policy_and_its_story(result):
+    assert result.summary["finished"] and result.summary["task"] == "pointmass"
+    assert result.returns == [result.final_return]
+    assert (result.folder / "policy.safetensors").is_file()
+
+
+def test_the_policy_takes_one_observation_or_rows(result):
+    rows = np.random.default_rng(0).normal(size=(3, 4))
+    acts = result.policy(rows)
+    assert isinstance(acts, np.ndarray) and acts.shape == (3, 2) and acts.dtype == np.float32
+    np.testing.assert_allclose(result.policy(rows[1]), acts[1], rtol=1e-5)
+    assert np.abs(result.policy(rows * 1e6)).max() <= 1
+
+
+def test_the_policy_is_the_formula(result):
+    """mean = centre + half_range * tanh(mlp((s - m) / d)), worked out with numpy."""
+    policy = result.policy.policy
+    obs = np.array([0.3, -0.2, 0.1, 0.5], np.float32)
+    x = (obs - np.asarray(policy.normaliser.mean)) / np.asarray(policy.normaliser.std)
+    layers = list(zip(policy.mlp.weights, policy.mlp.biases, strict=True))
+    for weight, bias in layers[:-1]:
+        x = np.tanh(x @ np.asarray(weight) + np.asarray(bias))
+    wanted = np.tanh(x @ np.asarray(layers[-1][0]) + np.asarray(layers[-1][1]))
+    np.testing.assert_allclose(result.policy(obs), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (1, 1, 4), ()])
+def test_an_observation_of_the_wrong_shape_is_a_sentence(result, shape):
+    with pytest.raises(musbo.UserError, match="observation of 4 numbers or rows of such"):
+        result.policy(np.zeros(shape))
+
+
+def test_the_policy_can_be_loaded_from_the_folder_or_the_file(result):
+    obs = np.ones(4)
+    for path in (result.folder, str(result.folder / "policy.safetensors")):
+        np.testing.assert_array_equal(musbo.load_policy(path)(obs), result.policy(obs))
+
+
+def test_only_a_policy_is_loaded_as_one(result, tmp_path):
+    serial.save(tmp_path / "other.safetensors", {"a": 1})
+    with pytest.raises(musbo.UserError, match="not a policy"):
+        musbo.load_policy(tmp_path / "other.safetensors")
+    with pytest.raises(musbo.UserError, match="cannot read"):
+        musbo.load_policy(tmp_path / "nothing.safetensors")
+
+
+def test_evaluate_repeats_the_evaluation_of_the_run(result):
+    again = musbo.evaluate(result.folder, episodes=2)
+    assert again["return"] == result.final_return
+    assert again["speed"] is None  # the point has no forward direction
+    assert musbo.evaluate(result.folder, episodes=2, seed=9)["return"] != result.final_return
+    with pytest.raises(musbo.UserError, match="seed must be at least 0"):
+        musbo.evaluate(result.folder, seed=-1)
+
+
+def test_a_task_object_runs_and_only_resumes_with_the_object(tmp_path):
+    wanted = {"deployments": 1, "batch": 100, "episodes": 2, "method": tiny.method(), "out": tmp_path / "run"}
+
+    def give_up(news: loop.News) -> None:
+        if news.kind == "collected":
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        musbo.run(MINE, observe=give_up, **wanted)
+    with pytest.raises(musbo.UserError, match=r"musbo.resume\(folder, task=\.\.\.\), or name it with --task"):
+        musbo.resume(tmp_path / "run")
+    finished = musbo.resume(tmp_path / "run", task=MINE)
+    assert finished.summary["task"] == "<mine>"
+    assert musbo.evaluate(tmp_path / "run", episodes=2, task="pointmass")["return"] == finished.final_return
+
+
+def test_a_task_of_ours_given_as_an_object_keeps_its_name(tmp_path):
+    from musbo.campaign.settings import task_name
+
+    assert task_name(builtin.pointmass) == "pointmass"
+    assert task_name(MINE) == "<mine>"
+    assert task_name(replace(builtin.pointmass, episode_steps=7)) == "<pointmass>"
+
+
+def test_a_batch_to_a_policy_without_any_simulator(tmp_path, batch):
+    musbo.write_batch(tmp_path / "logs.parquet", batch)
+    for number, data in enumerate((batch, tmp_path / "logs.parquet")):
+        done = musbo.run(LOGS_ONLY, data=[data], deployments=1, method=tiny.method(), out=tmp_path / f"run{number}")
+        assert done.final_return is None and done.returns == [None]
+        assert done.policy(np.zeros(4)).shape == (2,)
+    assert (
+        musbo.load_policy(tmp_path / "run0").policy.mlp.weights[0]
+        == musbo.load_policy(tmp_path / "run1").policy.mlp.weights[0]
+    ).all()
+
+
+def test_a_task_without_a_simulator_needs_all_its_data(tmp_path, batch):
+    with pytest.raises(musbo.UserError, match="2 deployments need 1 batches more .* has no simulator"):
+        musbo.run(LOGS_ONLY, data=[batch], deployments=2, method=tiny.method(), out=tmp_path / "run")
+    with pytest.raises(musbo.UserError, match="2 batches were given for 1 deployments"):
+        musbo.run(LOGS_ONLY, data=[batch, batch], deployments=1, method=tiny.method(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_default_folder_says_what_ran():
+    from musbo.campaign.settings import campaign, default_folder
+
+    assert default_folder(campaign("hopper", "bremen", seed=3)) == Path("runs/hopper-bremen-fast-s3")
+    assert default_folder(campaign(MINE, preset="quick")) == Path("runs/mine-musbo-quick-s0")
+    assert default_folder(campaign("some/where/own.py:TASK")) == Path("runs/TASK-musbo-fast-s0")
+
+
+def test_every_public_name_is_there():
+    for name in dir(musbo):
+        assert getattr(musbo, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        musbo.nothing  # noqa: B018
+
+
+def test_importing_the_package_imports_no_jax():
+    code = "import sys, musbo; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
+    assert done.stdout.strip() == "False"
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}

@@ -1,0 +1,110 @@
+"""Settings from the command line: every field of the dataclasses has a flag, and a wrong flag a helpful sentence."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+
+from musbo.algorithms import recipes
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.campaign import flags
+from musbo.core.errors import UserError
+from musbo.learning.handover import Guarded
+from musbo.learning.label import Disagreement, Trust
+from musbo.models.actor import Plain
+
+MUSBO = recipes.settings("musbo", "quick", "pendulum")
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The path to every plain setting inside a dataclass."""
+    found = []
+    for field in fields(value):
+        child, where = getattr(value, field.name), (*path, field.name)
+        found += leaves(child, where) if is_dataclass(child) else [where]
+    return found
+
+
+@pytest.mark.parametrize("algo", list(recipes.ALGORITHMS))
+@pytest.mark.parametrize("preset", list(recipes.PRESETS))
+def test_every_setting_of_every_method_has_a_flag(algo, preset):
+    method = recipes.settings(algo, preset, "hopper")
+    named = {"--" + ".".join(path).replace("_", "-") for path in leaves(method)}
+    assert len(named) > 40
+    assert named <= set(flags.known_flags())
+
+
+def test_the_value_that_a_flag_shows_is_read_back():
+    """Each setting, written out as a word and parsed into a method that has another value there."""
+    other = recipes.settings("musbo", "paper", "hopper")
+    for path in leaves(MUSBO):
+        if path[0] == "handover":
+            continue
+        value = MUSBO
+        for name in path:
+            value = getattr(value, name)
+        words = [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+        parsed = flags.parse(other, ["--" + ".".join(path).replace("_", "-"), *words])
+        for name in path:
+            parsed = getattr(parsed, name)
+        assert parsed == value, path
+
+
+def test_no_flags_change_nothing():
+    assert flags.parse(MUSBO, []) == MUSBO
+
+
+def test_values_of_every_type():
+    words = "--label.alpha auto --dynamics.hidden 3 4 --dynamics.max-steps None --trpo.literal-delta False"
+    parsed = flags.parse(MUSBO, words.split())
+    assert parsed.label == Disagreement(alpha="auto")
+    assert parsed.dynamics == replace(MUSBO.dynamics, hidden=(3, 4), max_steps=None)
+    assert parsed.trpo == replace(MUSBO.trpo, literal_delta=False)
+
+
+def test_parts_come_in_kinds():
+    assert set(flags.PARTS) == {"label", "start", "explore", "baseline", "handover"}
+    changed = flags.with_kinds(MUSBO, {"label": "trust", "explore": "plain", "handover": "guarded"})
+    assert (changed.label, changed.explore, changed.handover) == (Trust(), Plain(), Guarded())
+    tuned = replace(MUSBO, label=Disagreement(alpha=0.5))
+    assert flags.with_kinds(tuned, {"label": "disagreement"}) == tuned  # of that kind already: its settings stay
+    assert flags.parse(changed, ["--handover.multiple", "2"]).handover == Guarded(multiple=2.0)
+
+
+def test_a_flag_of_another_kind_says_which():
+    with pytest.raises(UserError, match="--label.alpha is a setting of --label disagreement, but here label is trust"):
+        flags.parse(recipes.settings("bremen", "quick", "pendulum"), ["--label.alpha", "0.1"])
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("--alpha", "--label.alpha"), ("--label.alpah=3", "--label.alpha"), ("--update", "--updates")],
+)
+def test_an_unknown_flag_finds_what_was_meant(word, meant):
+    assert f"Did you mean {meant}" in flags.unknown_flag(word, flags.known_flags())
+
+
+def test_help_shows_the_symbols_of_the_paper():
+    text = flags.help_text(MUSBO)
+    for symbol in ("alpha:", "L: TRPO updates", "H: imagined steps", "delta:", "gamma:", "lambda of GAE", "zeta:"):
+        assert symbol in text
+    assert f"(default: {MUSBO.updates})" in " ".join(text.split())
+
+
+def test_impossible_values_are_refused_in_a_sentence():
+    for words, sentence in (
+        (["--label.alpha", "-1"], "alpha must be at least 0"),
+        (["--imagine.horizon", "0"], "horizon"),
+        (["--updates", "0"], "updates"),
+        (["--discount.gamma", "1"], "gamma"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            flags.parse(MUSBO, words)
+
+
+def test_a_value_that_is_no_number_ends_the_program(capsys):
+    with pytest.raises(SystemExit) as left:
+        flags.parse(MUSBO, ["--updates", "many"])
+    assert left.value.code == 2
+    assert "--updates" in capsys.readouterr().err
+    assert isinstance(MUSBO, ImaginedTRPO)

@@ -1,0 +1,244 @@
+"""Fitting: early stopping, best weights, schedules and resuming.
+
+`Climb` is a fit that can be followed by hand: its loss has a constant gradient, for which Adam's step is the learning
+rate itself, so that a member's one weight grows by the same amount at every step.
+"""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from musbo.core import serial
+from musbo.core.errors import UserError
+from musbo.data.dataset import assemble
+from musbo.data.scaling import measure
+from musbo.learning import fit, models
+from musbo.learning.fit import FitSettings, FitState, Rows, epochs
+from tests.learning.small import batch_of, endless, f32
+
+KEY = jax.random.PRNGKey(0)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """The weight climbs; the error on held-out rows is its distance from their y."""
+
+    slope: float = 1.0
+
+    def loss(self, network: dict, x: Array, y: Array) -> Array:
+        return -self.slope * network["w"][0, 0]
+
+    def errors(self, network: dict, x: Array, y: Array) -> Array:
+        return jnp.abs(network["w"][0, 0] - y[:, 0])
+
+    def kernels(self, network: dict) -> tuple[Array, ...]:
+        return (network["w"],)
+
+
+SETTINGS = FitSettings(members=2, hidden=(1,), learning_rate=0.1, batch=4, epochs=20, l2=0.0)
+
+
+def weights(*values: float) -> dict:
+    return {"w": f32(values)[:, None, None]}
+
+
+def rows(target: float = 0.3, train: int = 4, heldout: int = 2, capacity: int = 8) -> Rows:
+    return Rows(
+        jnp.zeros((capacity, 1)),
+        jnp.full((capacity, 1), target),
+        np.arange(train, dtype=np.int32),
+        np.arange(train, train + heldout, dtype=np.int32),
+    )
+
+
+def climb(settings: FitSettings, start: dict, data: Rows, slope: float = 1.0) -> list[tuple[FitState, dict]]:
+    return list(epochs(settings, Climb(slope), data, fit.begin(start), KEY))
+
+
+def climbed(states: list[tuple[FitState, dict]]) -> np.ndarray:
+    return np.stack([np.asarray(state.networks["w"])[:, 0, 0] for state, _ in states])
+
+
+def test_each_member_stops_by_itself_and_keeps_its_best():
+    """Steps of 0.1 towards 0.3 and beyond: from 0.0 the best is epoch 3, from -0.3 it is epoch 6; patience is 3."""
+    states = climb(SETTINGS, weights(0.0, -0.3), rows())
+    assert [m["active"] for _, m in states] == [2] * 5 + [1] * 3 + [0]
+    assert [m["epoch"] for _, m in states] == list(range(1, 10))
+    first = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6, 0.6]  # stopped after epoch 6, and does not move again
+    second = [-0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    np.testing.assert_allclose(climbed(states), np.stack([first, second], axis=1), atol=1e-5)
+    final = states[-1][0]
+    np.testing.assert_allclose(final.best["w"][:, 0, 0], [0.3, 0.3], atol=1e-5)
+    np.testing.assert_allclose(final.best_error, [0.0, 0.0], atol=1e-5)
+    assert [list(map(int, state.waited)) for state, _ in states[5:]] == [[3, 0], [3, 1], [3, 2], [3, 3]]
+
+
+def test_a_stopped_member_is_untouched():
+    """Bit for bit, its optimiser included."""
+    states = [state for state, _ in climb(SETTINGS, weights(0.0, -0.3), rows())]
+    for name in ("networks", "moments", "best"):
+        stopped, later = (jax.tree.map(lambda leaf: np.asarray(leaf)[0], getattr(states[i], name)) for i in (5, 8))
+        jax.tree.map(np.testing.assert_array_equal, stopped, later)
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_patience(patience: int):
+    states = climb(replace(SETTINGS, patience=patience), weights(0.0, 0.0), rows())
+    assert len(states) == 3 + patience
+
+
+@dataclass(frozen=True)
+class Dip:
+    """As Climb, but the error rises twice before it falls lower than ever, and then rises for good."""
+
+    loss = Climb.loss
+    kernels = Climb.kernels
+    slope: float = 1.0
+
+    def errors(self, network: dict, x: Array, y: Array) -> Array:
+        w = network["w"][0, 0]
+        return jnp.where(w < 0.35, w, jnp.abs(w - 0.5) - 1) * jnp.ones_like(y[:, 0])
+
+
+def test_an_improvement_starts_the_waiting_anew():
+    states = [state for state, _ in epochs(SETTINGS, Dip(), rows(), fit.begin(weights(0.0, 0.0)), KEY)]
+    assert [int(state.waited[0]) for state in states] == [0, 1, 2, 0, 0, 1, 2, 3]
+    np.testing.assert_allclose(states[-1].best["w"][:, 0, 0], 0.5, atol=1e-5)
+
+
+def test_an_error_that_is_no_number_is_never_the_best():
+    states = climb(SETTINGS, weights(0.0, float("nan")), rows())
+    final = states[-1][0]
+    assert float(final.best["w"][0, 0, 0]) == pytest.approx(0.3, abs=1e-5)
+    assert not np.isfinite(final.best_error[1]) and int(states[2][0].active.sum()) == 1
+
+
+def test_cosine():
+    """0.5 (1 + cos(pi i / total)) of the rate at step i, over epochs of two steps."""
+    settings = replace(SETTINGS, decay="cosine", epochs=5, patience=99)
+    states = climb(settings, weights(0.0, 0.0), rows(train=8, capacity=10))
+    rates = 0.1 * 0.5 * (1 + np.cos(np.pi * np.arange(10) / 10))
+    np.testing.assert_allclose(climbed(states)[:, 0], np.cumsum(rates)[1::2], atol=1e-5)
+
+
+@pytest.mark.parametrize(("train", "max_steps", "wanted"), [(8, 7, 3), (8, 1, 1), (8, 100, 20), (11, 6, 3), (3, 2, 2)])
+def test_max_steps(train: int, max_steps: int, wanted: int):
+    """An epoch is train // 4 steps; a part of a minibatch is left for another epoch's order."""
+    settings = replace(SETTINGS, max_steps=max_steps, patience=99)
+    states = climb(settings, weights(0.0, 0.0), rows(train=train, capacity=16))
+    assert len(states) == wanted == states[0][1]["epochs"]
+    assert climbed(states)[-1, 0] == pytest.approx(0.1 * wanted * max(1, train // 4), abs=1e-4)
+
+
+def test_l2_is_on_the_kernels_and_over_the_number_of_rows():
+    """The gradient of l2 / n w^2 is 2 l2 w / n: with l2 = 6, n = 4 and w = 2 it balances a slope of 6 exactly."""
+    settings = replace(SETTINGS, l2=6.0, epochs=3)
+    assert np.array_equal(climbed(climb(settings, weights(2.0, 2.0), rows(), slope=6.0)), np.full((3, 2), 2.0))
+    assert (climbed(climb(settings, weights(2.1, 2.1), rows(), slope=6.0))[0] < 2.1).all()
+    assert (climbed(climb(settings, weights(1.9, 1.9), rows(), slope=6.0))[0] > 1.9).all()
+
+
+def test_the_error_is_over_held_out_rows_alone():
+    """Padding and free rows must not count: here they are far away."""
+    data = rows(heldout=2)
+    y = np.full((8, 1), 1000.0)
+    y[4:6, 0] = [0.2, 0.6]
+    states = climb(replace(SETTINGS, epochs=1), weights(0.0, 0.0), replace(data, y=f32(y)))
+    assert states[0][1]["error"] == pytest.approx(np.mean([0.1, 0.5]), abs=1e-5)
+    assert states[0][1]["error_per_member"] == pytest.approx([0.3, 0.3], abs=1e-5)
+
+
+def test_more_held_out_rows_than_one_chunk():
+    n = fit.CHUNK + 5
+    data = rows(heldout=n, capacity=n + 4)
+    y = np.zeros((n + 4, 1))
+    y[-1] = 0.1 * n
+    states = climb(replace(SETTINGS, epochs=1), weights(0.0, 0.0), replace(data, y=f32(y)))
+    assert states[0][1]["error"] == pytest.approx((0.1 * (n - 1) + 0.1 * n - 0.1) / n, rel=1e-4)
+
+
+def orders(settings: FitSettings, epoch: int, data: Rows) -> np.ndarray:
+    return fit._order(settings, data, KEY, epoch, 4)[:, : len(data.train)]
+
+
+def test_members_see_the_same_rows_in_their_own_order():
+    data = replace(rows(train=40, capacity=60), train=np.arange(3, 43, dtype=np.int32))
+    first, later = (orders(SETTINGS, epoch, data) for epoch in (0, 1))
+    for order in (*first, *later):
+        np.testing.assert_array_equal(np.sort(order), data.train)
+    assert not np.array_equal(first[0], first[1]) and not np.array_equal(first[0], later[0])
+
+
+def test_bootstrap_rows_belong_to_the_member():
+    data = rows(train=1000, capacity=1200)
+    settings = replace(SETTINGS, bootstrap=True)
+    first, later = (orders(settings, epoch, data) for epoch in (0, 1))
+    for k in range(2):
+        np.testing.assert_array_equal(np.sort(first[k]), np.sort(later[k]))
+        assert not np.array_equal(first[k], later[k])
+        assert len(np.unique(first[k])) == pytest.approx(1000 * (1 - np.exp(-1)), rel=0.05)
+    assert not np.array_equal(np.sort(first[0]), np.sort(first[1]))
+    assert set(first.ravel()) <= set(data.train)
+
+
+def small_fit() -> tuple[FitSettings, Rows, FitState]:
+    """A real one: 80 rows of a noisy system, in arrays that have room for 100."""
+    rng = np.random.default_rng(0)
+    obs, act = rng.normal(size=(80, 2)), rng.uniform(-1, 1, (80, 1))
+    batch = batch_of(obs, act, obs + 0.1 * np.tanh(obs) + 0.1 * act + 0.01 * rng.normal(size=(80, 2)), 8)
+    data = assemble([batch], 100, seed=0)
+    scaling = measure(data, learn_reward=False)
+    settings = FitSettings(members=2, hidden=(4,), activation="silu", batch=16, epochs=6, decay="cosine")
+    start = models.begin_dynamics(endless, settings, None, scaling, KEY)
+    return settings, models.dynamics_rows(endless, data, scaling), start
+
+
+def test_resuming_gives_the_same_bits():
+    """From every yielded state, as it is and as it comes back from a file."""
+    settings, data, start = small_fit()
+    objective = models.SquaredError()
+    states = [state for state, _ in epochs(settings, objective, data, start, KEY)]
+    assert len(states) == 6
+    for i, state in enumerate([start, *states]):
+        for again in (state, serial.decode(serial.encode(state), "state")):
+            rest = [s for s, _ in epochs(settings, objective, data, again, KEY)]
+            assert len(rest) == len(states) - i
+            jax.tree.map(np.testing.assert_array_equal, rest[-1] if rest else again, states[-1])
+
+
+def test_another_key_another_order():
+    settings, data, start = small_fit()
+    one, two = (
+        list(epochs(settings, models.SquaredError(), data, start, key))[-1][0] for key in (KEY, jax.random.PRNGKey(1))
+    )
+    assert not np.array_equal(one.networks.weights[0], two.networks.weights[0])
+
+
+@pytest.mark.parametrize("empty", ["train", "heldout"])
+def test_nothing_to_fit(empty: str):
+    with pytest.raises(UserError, match="at least one training and one held-out"):
+        climb(SETTINGS, weights(0.0, 0.0), replace(rows(), **{empty: np.zeros(0, np.int32)}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"members": 0},
+        {"batch": 0},
+        {"epochs": 0},
+        {"patience": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"l2": -1.0},
+        {"hidden": ()},
+        {"hidden": (0,)},
+        {"max_steps": 0},
+    ],
+)
+def test_impossible_settings(wrong: dict):
+    with pytest.raises(UserError):
+        FitSettings(**wrong)

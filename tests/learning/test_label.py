@@ -1,0 +1,136 @@
+"""U from members whose disagreement is known by hand: they add (0, 0), (0.1, -0.2) and (0.3, 0.2) to the state.
+
+In L1 the pairs are 0.3, 0.5 and 0.6 apart.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from musbo.core.errors import UserError
+from musbo.learning.imagine import Rollout
+from musbo.learning.label import Disagreement, Label, Trust, disagreement, draw_pair, temperature
+from musbo.models.labeler import Labeler
+from tests.learning.small import f32, rollout_of, shifting_labeler
+from tests.models.test_actor import acting_labeler
+
+T, B = 5, 300
+SHIFTS = [[0.0, 0.0], [0.1, -0.2], [0.3, 0.2]]
+APART = [0.3, 0.5, 0.6]
+JUDGE = shifting_labeler(SHIFTS, levels=(0.7, 1.0, 1.0, 1.0))
+ROLLOUT = rollout_of(np.zeros((T, B)), obs=np.random.default_rng(0).normal(size=(T + 1, B, 2)))
+KEY = jax.random.PRNGKey(0)
+
+
+def labelled(
+    label: Label, judge: Labeler = JUDGE, rollout: Rollout = ROLLOUT, key=KEY
+) -> tuple[np.ndarray, np.ndarray]:
+    """U and the disagreement."""
+    got, apart = label(rollout, judge, key)
+    return np.asarray(got.weight), np.asarray(apart)
+
+
+def nearest(values: np.ndarray) -> np.ndarray:
+    """Index of the pair that each distance is; asserts that it is one."""
+    index = np.argmin(np.abs(values[..., None] - np.array(APART)), axis=-1)
+    np.testing.assert_allclose(values, np.array(APART)[index], atol=1e-4)
+    return index
+
+
+@pytest.mark.parametrize(("pairs", "distance"), [("max", 0.6), ("mean", 1.4 / 3)])
+@pytest.mark.parametrize("alpha", [0.028, 0.28, 0.0])
+def test_u_by_hand(pairs: Any, distance: float, alpha: float):
+    U, apart = labelled(Disagreement(alpha=alpha, pairs=pairs))
+    np.testing.assert_allclose(apart, distance, rtol=1e-4)
+    np.testing.assert_allclose(U, np.exp(-alpha * distance), rtol=1e-4)
+    assert U.shape == (T, B)
+
+
+def test_one_pair_per_batch():
+    """The same everywhere in a batch; each pair equally often over batches."""
+    U, apart = labelled(Disagreement(alpha=0.28))
+    pair = nearest(apart)
+    assert (pair == pair[0, 0]).all()
+    np.testing.assert_allclose(U, np.exp(-0.28 * APART[pair[0, 0]]), rtol=1e-4)
+    few = rollout_of(np.zeros((1, 1)))
+    many = jax.vmap(lambda key: disagreement("batch", "mean", few, JUDGE, key))(jax.random.split(KEY, 3000))
+    np.testing.assert_allclose(np.bincount(nearest(np.asarray(many).ravel())) / 3000, 1 / 3, atol=0.03)
+
+
+def test_one_pair_per_trajectory():
+    _, apart = labelled(Disagreement(pairs="trajectory"))
+    pair = nearest(apart)
+    assert (pair == pair[:1]).all()
+    np.testing.assert_allclose(np.bincount(pair[0]) / B, 1 / 3, atol=0.1)
+
+
+def test_pairs_are_two_different_members():
+    a, b = jax.vmap(lambda key: jnp.stack(draw_pair(4, key)))(jax.random.split(KEY, 6000)).T
+    assert (np.asarray(a) != np.asarray(b)).all()
+    drawn = np.bincount(np.asarray(4 * a + b), minlength=16).reshape(4, 4) / 6000
+    np.testing.assert_allclose(drawn + np.eye(4) / 12, 1 / 12, atol=0.015)
+
+
+@pytest.mark.parametrize("pairs", ["batch", "trajectory", "max", "mean"])
+def test_samples(pairs: Any):
+    """Two members with the same mean and deviation s: the difference has deviation sqrt(2) s in each of two states."""
+    s = 0.2
+    judge = shifting_labeler([[0.0, 0.0], [0.0, 0.0]], logvar=2 * np.log(s))
+    _, apart = labelled(Disagreement(pairs=pairs, prediction="sample"), judge)
+    assert apart.mean() == pytest.approx(2 * np.sqrt(2) * s * np.sqrt(2 / np.pi), rel=0.05)
+    assert apart.var() == pytest.approx(2 * 2 * s**2 * (1 - 2 / np.pi), rel=0.1)
+    _, means = labelled(Disagreement(pairs=pairs), judge)
+    np.testing.assert_allclose(means, 0, atol=1e-6)
+
+
+def test_auto_halves_at_the_90th_percentile():
+    """alpha = ln 2 / p90: U is one half where the disagreement is as large as on the worst tenth of held-out data."""
+    assert float(temperature(Disagreement(alpha="auto"), JUDGE)) == pytest.approx(np.log(2) / 0.7, rel=1e-5)
+    judge = shifting_labeler(SHIFTS, levels=(0.6, 1.0, 1.0, 1.0))
+    U, _ = labelled(Disagreement(alpha="auto", pairs="max"), judge)
+    np.testing.assert_allclose(U, 0.5, rtol=1e-4)
+
+
+def test_trust_is_one():
+    U, apart = labelled(Trust())
+    assert (U == 1).all()
+    nearest(apart)  # but the disagreement is there for the log
+
+
+@pytest.mark.parametrize("pairs", ["batch", "trajectory", "max"])
+def test_the_executed_action_is_judged(pairs: Any):
+    """Two members that differ by |a|: the action that entered the model counts, not the one that was sampled."""
+    executed = np.linspace(-1, 1, T * B, dtype=np.float32).reshape(T, B, 1)
+    rollout = replace(ROLLOUT, act=f32(5 * executed), executed=f32(executed))
+    _, apart = labelled(Disagreement(pairs=pairs), acting_labeler(), rollout)
+    np.testing.assert_allclose(apart, np.abs(executed[..., 0]), atol=1e-5)
+
+
+def test_the_rest_of_the_rollout_is_untouched():
+    got, _ = Disagreement()(ROLLOUT, JUDGE, KEY)
+    for name in ("obs", "act", "executed", "reward", "terminated", "live", "last_obs"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(ROLLOUT, name))
+
+
+def test_predictions_that_are_no_numbers_are_not_trusted():
+    """inf - inf in a judge far outside its data: U is 0 there and nowhere else."""
+    obs = np.zeros((T + 1, B, 2))
+    obs[2, 3] = [3e38, 0.0]
+    judge = replace(JUDGE, scaling=replace(JUDGE.scaling, target_mean=f32([3e38, 0.0])))
+    U, _ = labelled(Disagreement(pairs="max"), judge, rollout_of(np.zeros((T, B)), obs=obs))
+    assert U[2, 3] == 0 and (np.delete(U.ravel(), 2 * B + 3) > 0).all()
+
+
+def test_one_member_cannot_disagree():
+    with pytest.raises(UserError, match="at least 2 members"):
+        labelled(Disagreement(), shifting_labeler([[0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("alpha", [-0.1, float("nan")])
+def test_impossible_settings(alpha: float):
+    with pytest.raises(UserError, match="alpha"):
+        Disagreement(alpha=alpha)

@@ -1,0 +1,164 @@
+"""What M and P are fitted on: objectives against SciPy, rows against NumPy, levels by hand."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import multivariate_normal
+
+from musbo.data.dataset import Dataset, assemble
+from musbo.data.scaling import measure
+from musbo.learning import models
+from musbo.learning.fit import FitSettings
+from musbo.models import dynamics, labeler
+from musbo.models.dynamics import Dynamics
+from musbo.models.labeler import Labeler, Probabilistic, unknown_levels
+from tests.learning.small import batch_of, endless, f32, shifting_labeler
+from tests.models.test_mlp import forward, random_mlp
+
+LEARNED = replace(endless, name="learned", reward="learned", terminated="learned")
+
+
+def test_squared_error():
+    """Summed over dimensions, averaged over samples."""
+    rng = np.random.default_rng(0)
+    mlp = random_mlp(rng, "silu")
+    x, y = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
+    wanted = ((forward(mlp, x) - y) ** 2).sum(axis=1)
+    np.testing.assert_allclose(models.SquaredError().errors(mlp, f32(x), f32(y)), wanted, rtol=1e-3)
+    assert float(models.SquaredError().loss(mlp, f32(x), f32(y))) == pytest.approx(wanted.mean(), rel=1e-4)
+
+
+def test_a_termination_by_cross_entropy():
+    rng = np.random.default_rng(0)
+    mlp = random_mlp(rng, "silu")
+    x, y = rng.normal(size=(30, 3)), np.stack([rng.normal(size=30), rng.random(30) < 0.5], axis=1)
+    out = forward(mlp, x)
+    p = expit(out[:, 1])
+    wanted = (out[:, 0] - y[:, 0]) ** 2 - y[:, 1] * np.log(p) - (1 - y[:, 1]) * np.log1p(-p)
+    objective = models.SquaredError(logit=True)
+    np.testing.assert_allclose(objective.errors(mlp, f32(x), f32(y)), wanted, rtol=1e-3)
+    assert float(objective.loss(mlp, f32(x), f32(y))) == pytest.approx(wanted.mean(), rel=1e-4)
+
+
+def test_eq_17_against_scipy():
+    """Twice the negative log density without its constant, and the pull on the bounds."""
+    rng = np.random.default_rng(0)
+    network = Probabilistic(random_mlp(rng, "silu", (3, 5, 4)), f32([0.5, 0.7]), f32([-10.0, -3.0]))
+    x, y = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
+    mean, logvar = jax.vmap(network)(f32(x))
+    densities = [
+        multivariate_normal(np.asarray(m), np.diag(np.exp(np.asarray(v, np.float64)))).logpdf(one)
+        for m, v, one in zip(mean, logvar, y, strict=True)
+    ]
+    likelihood = np.mean([-2 * d - 2 * np.log(2 * np.pi) for d in densities])
+    pull = 0.01 * (0.5 + 0.7 + 10 + 3)
+    objective = models.GaussianLikelihood()
+    assert float(objective.loss(network, f32(x), f32(y))) == pytest.approx(likelihood + pull, rel=1e-4)
+    np.testing.assert_allclose(
+        objective.errors(network, f32(x), f32(y)), ((np.asarray(mean) - y) ** 2).sum(axis=1), rtol=1e-4
+    )
+
+
+def test_hidden_kernels_alone_decay():
+    rng = np.random.default_rng(0)
+    mlp = random_mlp(rng, "silu", (3, 5, 4, 4))
+    network = Probabilistic(mlp, jnp.zeros(2), jnp.zeros(2))
+    for kernels in (models.SquaredError().kernels(mlp), models.GaussianLikelihood().kernels(network)):
+        assert [k.shape for k in kernels] == [(3, 5), (5, 4)]
+
+
+def some_data(n: int = 60) -> Dataset:
+    rng = np.random.default_rng(0)
+    obs, act = 3 + 2 * rng.normal(size=(n, 2)), rng.uniform(-1, 1, (n, 1))
+    move = 0.1 * obs + act
+    last = (np.arange(n) + 1) % 6 == 0
+    ended = last & (rng.random(n) < 0.5)
+    batch = batch_of(obs, act, obs + move, 6, reward=5 + move[:, 0], terminated=ended, truncated=last & ~ended)
+    return assemble([batch], n + 20, seed=0)
+
+
+def test_rows_are_standardised():
+    """By the training rows; with the learned reward as a column, and the termination as it is."""
+    data = some_data()
+    scaling = measure(data, learn_reward=True)
+    rows = models.dynamics_rows(LEARNED, data, scaling)
+    training = np.flatnonzero(np.asarray(data.live & ~data.heldout))
+    np.testing.assert_array_equal(rows.train, training)
+    np.testing.assert_array_equal(rows.heldout, np.flatnonzero(np.asarray(data.heldout)))
+    assert rows.x.shape == (80, 3) and rows.y.shape == (80, 4)
+    for standard in (rows.x, rows.y[:, :3]):
+        np.testing.assert_allclose(np.mean(np.asarray(standard)[training], axis=0), 0, atol=1e-5)
+        np.testing.assert_allclose(np.std(np.asarray(standard)[training], axis=0), 1, rtol=1e-4)
+    np.testing.assert_array_equal(rows.y[:, 3], np.asarray(data.terminated, np.float32))
+
+
+def test_rows_undo_what_a_step_does():
+    """A network that returns a row's target leads from its state to its next state and reward."""
+    data = some_data()
+    scaling = measure(data, learn_reward=True)
+    y = models.dynamics_rows(LEARNED, data, scaling).y
+    constant = dynamics.MLP((jnp.zeros((3, 4)),), (y[7],), "tanh")
+    next_obs, reward, terminated = dynamics.step(LEARNED, constant, scaling, data.obs[7], data.act[7])
+    np.testing.assert_allclose(next_obs, data.next_obs[7], rtol=1e-5)
+    np.testing.assert_allclose(reward, data.reward[7], rtol=1e-5)
+    assert bool(terminated) == bool(data.terminated[7])
+    targets = models.labeler_rows(data, scaling).y
+    np.testing.assert_allclose(targets, y[:, :2], rtol=1e-5)  # P never learns a reward
+
+
+@pytest.mark.parametrize("kind", ["warm", "fresh"])
+def test_where_a_fit_begins(kind: str):
+    """Warm: the old predictions under the new scaling. Fresh, or without an old model: new weights."""
+    data = some_data()
+    old_scaling, scaling = measure(some_data(30), learn_reward=False), measure(data, learn_reward=False)
+    settings = FitSettings(members=2, hidden=(5,), activation="silu", weights=kind)  # type: ignore[arg-type]
+    k_old, k_new = jax.random.split(jax.random.PRNGKey(0))
+    M = Dynamics(dynamics.init_members(k_old, endless, (5,), "silu", 2), old_scaling)
+    P = Labeler(labeler.init_members(k_old, endless, (5,), "silu", 2), old_scaling, unknown_levels())
+    began_M = models.begin_dynamics(endless, settings, M, scaling, k_new).networks
+    began_P = models.begin_labeler(endless, settings, P, scaling, k_new).networks
+
+    def predictions(M_members, P_members, s) -> np.ndarray:
+        one = jax.vmap(lambda net: dynamics.step(endless, net, s, data.obs[0], data.act[0])[0])(M_members)
+        two = models.member_predictions(P_members, s, data.obs[:1], data.act[:1])
+        return np.stack([one, two[:, 0]])
+
+    same = np.allclose(
+        predictions(began_M, began_P, scaling), predictions(M.members, P.members, old_scaling), rtol=1e-4
+    )
+    assert same == (kind == "warm")
+    if kind == "fresh":
+        untouched = models.begin_dynamics(endless, settings, None, scaling, k_new).networks
+        jax.tree.map(np.testing.assert_array_equal, began_M, untouched)
+
+
+def test_a_fit_begins_with_a_fresh_optimiser():
+    settings = FitSettings(members=2, hidden=(5,), activation="silu")
+    state = models.begin_dynamics(endless, settings, None, measure(some_data(), False), jax.random.PRNGKey(0))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(state.moments))
+    assert int(state.epoch) == 0 and np.isinf(state.best_error).all() and np.asarray(state.active).all()
+
+
+def test_pair_distances():
+    distances = models.pair_distances(f32([[[0.0, 0.0]], [[1.0, -2.0]], [[1.0, 1.0]]]))
+    np.testing.assert_allclose(distances, [[3.0], [2.0], [3.0]])  # pairs (0, 1), (0, 2), (1, 2)
+
+
+def test_levels():
+    """Members that add constants to the state are 0.3, 0.5 and 0.6 apart wherever they are; their errors are not."""
+    data = some_data()
+    judge = shifting_labeler([[0.0, 0.0], [0.1, -0.2], [0.3, 0.2]])
+    levels = models.measure_levels(judge.members, judge.scaling, data)
+    heldout = np.asarray(data.heldout)
+    move = (np.asarray(data.next_obs) - np.asarray(data.obs))[heldout]
+    shifts = np.array([[0.0, 0.0], [0.1, -0.2], [0.3, 0.2]])
+    error = np.abs(move[None] - shifts[:, None]).sum(axis=2).max(axis=0)
+    apart = np.repeat([0.3, 0.5, 0.6], heldout.sum())
+    assert float(levels.pair_p90) == pytest.approx(np.quantile(apart, 0.9), rel=1e-4)
+    assert float(levels.spread_p95) == pytest.approx(0.6, rel=1e-4)
+    assert float(levels.error_p95) == pytest.approx(np.quantile(error, 0.95), rel=1e-4)
+    assert float(levels.pair_mean) == pytest.approx(1.4 / 3, rel=1e-4)

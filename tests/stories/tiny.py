@@ -1,0 +1,22 @@
+"""The smallest campaign that goes through everything: two deployments of two episodes each on the point mass."""
+
+from musbo.algorithms import recipes
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.campaign import flags
+from musbo.campaign.settings import Campaign, campaign
+
+METHOD = """
+    --updates 4 --dynamics.epochs 3 --labeler.epochs 3 --start.epochs 3 --dynamics.members 2 --labeler.members 2
+    --dynamics.hidden 16 --labeler.hidden 16 --policy.hidden 16 --imagine.rollouts 5 --imagine.horizon 10
+    --check.every 2 --check.rollouts 3
+""".split()
+BUDGET = "--deployments 2 --batch 100 --episodes 2".split()
+FLAGS = [*BUDGET, *METHOD]
+
+
+def method() -> ImaginedTRPO:
+    return flags.parse(recipes.settings("musbo", "quick", "pointmass"), METHOD)
+
+
+def settings(seed: int = 0) -> Campaign:
+    return campaign("pointmass", "musbo", "quick", seed, deployments=2, batch=100, episodes=2, method=method())
