@@ -151,9 +151,16 @@ def _output_options(parser: Any) -> None:
         "--json", action="store_true", help="one object on standard output and nothing else; progress on standard error"
     )
     parser.add_argument(
-        "--checkpoint-seconds", type=float, default=20.0, metavar="S",
-        help="write training down at least this often; a kill loses no more (default: 20)",
+        "--checkpoint-seconds", type=_seconds, default=20.0, metavar="S",
+        help="write training down this often; a kill loses no more, or one epoch or update (default: 20)",
     )  # fmt: skip
+
+
+def _seconds(word: str) -> float:
+    seconds = float(word)
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, not {word}")
+    return seconds
 
 
 # musbo run
@@ -187,7 +194,7 @@ def _run_parser() -> argparse.ArgumentParser:
         help="a name of `musbo tasks`, file.py:NAME or package.module:NAME (default: pendulum)")  # fmt: skip
     add("-h", "--help", action="store_true", help="show this help, with the settings of the method that is asked for")
     add("--algo", default="musbo", metavar="NAME", help=f"{', '.join(ALGORITHMS)} (default: musbo)")
-    add("--preset", metavar="NAME",
+    add("--preset", choices=tuple(PRESETS), metavar="NAME",
         help=f"{', '.join(PRESETS)} (default: quick on pendulum and pointmass, else fast)")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="of every random number (default: 0)")
     add("--deployments", type=int, metavar="I", help="I: deployments, the first one random (default: the preset's)")
@@ -217,7 +224,7 @@ def run(words: list[str]) -> int:
     parser = _run_parser()
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        raise UserError(flags.unknown_flag(unknown[0], [*flags.known_flags(), *_fixed_flags(parser)]))
+        raise UserError(flags.unknown_flag(unknown[0], _flag_names(parser)))
     name = settings.task_name(arguments.task)
     preset = arguments.preset or recipes.default_preset(name)
     kinds = {part: kind for part in flags.PARTS if (kind := getattr(arguments, part)) is not None}
@@ -237,8 +244,11 @@ def run(words: list[str]) -> int:
     return _advance(folder, arguments, None)
 
 
-def _fixed_flags(parser: argparse.ArgumentParser) -> list[str]:
-    return [flag for action in parser._actions for flag in action.option_strings]
+def _flag_names(parser: argparse.ArgumentParser) -> list[str]:
+    """Every flag in its first spelling."""
+    return [
+        action.option_strings[-1 if action.dest == "help" else 0] for action in parser._actions if action.option_strings
+    ]
 
 
 def resume(arguments: argparse.Namespace) -> int:
@@ -251,8 +261,6 @@ def _advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> i
     from musbo.campaign import api, loop
     from musbo.report import curve, live, tables
 
-    if not arguments.checkpoint_seconds >= 0:
-        raise UserError(f"--checkpoint-seconds must be at least 0, not {arguments.checkpoint_seconds}.")
     errors = Console(stderr=True)
     try:
         with live.watch(loop.open_settings(folder), errors) as observe:

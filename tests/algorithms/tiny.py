@@ -25,11 +25,11 @@ from musbo.tasks.task import BuiltIn
 
 FIT = FitSettings(
     members=2,
-    hidden=(32, 32),
+    hidden=(32,),
     activation="silu",
     batch=100,
-    epochs=150,
-    patience=150,
+    epochs=100,
+    patience=100,
     learning_rate=3e-3,
     decay="cosine",
 )
@@ -38,7 +38,7 @@ TINY = ImaginedTRPO(
     start=Clone(epochs=3),
     dynamics=FIT,
     labeler=FIT,
-    policy=PolicySettings(hidden=(16, 16), activation="tanh", sigma=0.3),
+    policy=PolicySettings(hidden=(16,), activation="tanh", sigma=0.3),
     imagine=Imagine(30, 50),
     discount=Discounting(0.97, 0.95),
     trpo=TRPO(delta=0.05),

@@ -1,15 +1,18 @@
 """The package from Python: run, resume, evaluate, and the policy as a function of numpy arrays."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import musbo
 from musbo.campaign import loop
+from musbo.campaign.settings import campaign, default_folder, task_name
 from musbo.core import serial
 from musbo.field import simulate
 from musbo.models.actor import UniformActor
@@ -28,7 +31,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> musbo.Result:
 
 @pytest.fixture(scope="module")
 def batch() -> musbo.Batch:
-    actor = UniformActor(builtin.pointmass.low, builtin.pointmass.high)
+    actor = UniformActor(jnp.asarray(builtin.pointmass.low), jnp.asarray(builtin.pointmass.high))
     (shard,) = simulate.collect(builtin.pointmass, actor, 100, seed=5)
     return shard.batch
 
@@ -43,7 +46,7 @@ def test_the_policy_takes_one_observation_or_rows(result):
     rows = np.random.default_rng(0).normal(size=(3, 4))
     acts = result.policy(rows)
     assert isinstance(acts, np.ndarray) and acts.shape == (3, 2) and acts.dtype == np.float32
-    np.testing.assert_allclose(result.policy(rows[1]), acts[1], rtol=1e-5)
+    np.testing.assert_allclose(result.policy(rows[1].tolist()), acts[1], rtol=1e-5)
     assert np.abs(result.policy(rows * 1e6)).max() <= 1
 
 
@@ -105,8 +108,6 @@ def test_a_task_object_runs_and_only_resumes_with_the_object(tmp_path):
 
 
 def test_a_task_of_ours_given_as_an_object_keeps_its_name(tmp_path):
-    from musbo.campaign.settings import task_name
-
     assert task_name(builtin.pointmass) == "pointmass"
     assert task_name(MINE) == "<mine>"
     assert task_name(replace(builtin.pointmass, episode_steps=7)) == "<pointmass>"
@@ -133,8 +134,6 @@ def test_a_task_without_a_simulator_needs_all_its_data(tmp_path, batch):
 
 
 def test_the_default_folder_says_what_ran():
-    from musbo.campaign.settings import campaign, default_folder
-
     assert default_folder(campaign("hopper", "bremen", seed=3)) == Path("runs/hopper-bremen-fast-s3")
     assert default_folder(campaign(MINE, preset="quick")) == Path("runs/mine-musbo-quick-s0")
     assert default_folder(campaign("some/where/own.py:TASK")) == Path("runs/TASK-musbo-fast-s0")
@@ -149,11 +148,6 @@ def test_every_public_name_is_there():
 
 def test_importing_the_package_imports_no_jax():
     code = "import sys, musbo; print('jax' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
+    environment = os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.strip() == "False"
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    return os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}

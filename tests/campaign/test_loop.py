@@ -1,4 +1,4 @@
-"""The circle of a campaign: whatever stops it, wherever, it goes on to the same bits; and what lies there at the end."""
+"""The circle of a campaign: whatever stops it, it goes on to the same bits; and what lies there at the end."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def test_a_crash_after_any_news_changes_nothing(finished, tmp_path, checkpoint_s
     """One campaign, crashed again and again: each visit goes one piece of news further than the last event."""
     folder, whole, news = finished
     loop.create(tmp_path / "run", tiny.settings())
-    crashes = 0
+    crashes, summary = 0, None
     # Without checkpoints a visit must survive a whole training, so each one goes further than the one before.
     for patience in range(2, 10_000) if checkpoint_seconds else (2 for _ in range(10_000)):
         left = patience
@@ -129,7 +129,7 @@ def test_a_crash_after_any_news_changes_nothing(finished, tmp_path, checkpoint_s
             break
         except Crash:
             crashes += 1
-    assert crashes > 10
+    assert crashes > 10 and summary is not None
     assert summary["policy_sha256"] == whole["policy_sha256"]
     assert summary["returns"] == whole["returns"]
     assert _metrics(tmp_path / "run") == _metrics(folder)

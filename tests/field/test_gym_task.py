@@ -1,8 +1,10 @@
 """Any Gymnasium environment with flat observations and bounded actions becomes a task; the rest is refused in words."""
 
 import importlib
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -112,7 +114,8 @@ import sys
 import musbo.field.simulate, musbo.field.gym_task, musbo.field.render, musbo.tasks.find
 assert not {"gymnasium", "mujoco", "dm_control"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    source = str(Path(worlds.__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": source})
 
 
 def test_mujoco_warnings_other_than_the_known_one_are_passed_on(capfd):

@@ -61,7 +61,7 @@ def shaped(reward: np.ndarray, length: list[int], ended: list[bool]):
     ENDED,
     st.sampled_from([(0.99, 0.95), (0.9, 1.0), (0.5, 0.0), (0.0, 0.5)]),
 )
-def test_gae(reward, values, length, ended, discount):
+def test_gae(reward, values, length, ended, discount: tuple[float, float]):
     got = gae(Discounting(*discount), shaped(reward, length, ended), f32(values))
     np.testing.assert_allclose(got, oracle(*discount, reward, values, length, ended), rtol=1e-3, atol=1e-3)
 

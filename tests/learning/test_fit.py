@@ -18,6 +18,7 @@ from musbo.data.dataset import assemble
 from musbo.data.scaling import measure
 from musbo.learning import fit, models
 from musbo.learning.fit import FitSettings, FitState, Rows, epochs
+from musbo.models import labeler
 from tests.learning.small import batch_of, endless, f32
 
 KEY = jax.random.PRNGKey(0)
@@ -208,6 +209,18 @@ def test_resuming_gives_the_same_bits():
             rest = [s for s, _ in epochs(settings, objective, data, again, KEY)]
             assert len(rest) == len(states) - i
             jax.tree.map(np.testing.assert_array_equal, rest[-1] if rest else again, states[-1])
+
+
+def test_it_compiles_once():
+    """Neither a state's age nor a file that it went through changes what is compiled for it."""
+    settings, data, start = small_fit()
+    states = [state for state, _ in epochs(settings, models.SquaredError(), data, start, KEY)]
+    before = fit._train_epoch._cache_size()  # type: ignore[attr-defined]
+    for state in (start, states[0], serial.decode(serial.encode(states[0]), "state")):
+        next(epochs(settings, models.SquaredError(), data, state, KEY))
+    assert fit._train_epoch._cache_size() == before  # type: ignore[attr-defined]
+    for network in (start.networks, labeler.init_members(KEY, endless, (4,), "silu", 2)):
+        assert not any(leaf.weak_type for leaf in jax.tree.leaves(fit.begin(network)))
 
 
 def test_another_key_another_order():

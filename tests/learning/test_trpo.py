@@ -1,7 +1,7 @@
 """The trust-region step against an independent implementation in NumPy and float64.
 
-There the gradient is a finite difference of the surrogate, the Fisher matrix an explicit finite-difference Hessian of the
-mean KL, and the direction a direct solve. Nothing is shared but the layout of the parameters.
+There the gradient is a finite difference of the surrogate, the Fisher matrix an explicit finite-difference Hessian of
+the mean KL, and the direction a direct solve. Nothing is shared but the layout of the parameters.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from tests.models.test_mlp import random_mlp
 OBS, ACT, HIDDEN, N = 3, 2, 4, 60
 SIZES = [(OBS, HIDDEN), (HIDDEN, ACT), (HIDDEN,), (ACT,)]  # weights, then biases, as jax flattens them
 EXACT = TRPO(delta=0.01, cg_iterations=200)
+WIDE = TRPO(delta=20.0, backtracks=1)  # so large that the linear direction often overshoots at the only try
 
 compiled: Any = jax.jit(trpo_step, static_argnums=(0, 1))
 
@@ -90,7 +91,7 @@ class Oracle:
         return float((self.live * values).sum() / self.live.sum())
 
     def surrogate(self, theta: np.ndarray) -> float:
-        now, then = (norm(*self.distribution(p)).logpdf(self.act).sum(axis=1) for p in (theta, self.theta))
+        now, then = (norm.logpdf(self.act, *self.distribution(p)).sum(axis=1) for p in (theta, self.theta))
         return self.average(np.exp(now - then) * self.advantage)
 
     def kls(self, theta: np.ndarray) -> np.ndarray:
@@ -184,23 +185,16 @@ def test_what_is_reported_is_so(learned_sigma: bool):
         np.testing.assert_array_equal(policy.log_sigma, p.policy.log_sigma)
 
 
-@given(
-    st.integers(0, 10_000),
-    st.sampled_from([0.01, 0.05, 1.0, 20.0]),
-    st.sampled_from([0.05, 0.4]),
-    st.booleans(),
-)
-def test_the_step_keeps_its_promises(seed: int, delta: float, sigma: float, learned_sigma: bool):
+@given(st.integers(0, 10_000), st.sampled_from([EXACT, WIDE]), st.sampled_from([0.05, 0.4]), st.booleans())
+def test_the_step_keeps_its_promises(seed: int, settings: TRPO, sigma: float, learned_sigma: bool):
     """KL within 1.5 delta, the surrogate better or nothing changed: judged by the independent formulas."""
     p = problem(seed, sigma)
-    settings = TRPO(delta=delta, backtracks=4)
     policy, info = p.step(settings, learned_sigma)
     oracle = Oracle(p, learned_sigma)
     after = flat(policy, learned_sigma)
-    assert oracle.kl(after) <= 1.5 * delta * (1 + 1e-4)
+    assert oracle.kl(after) <= 1.5 * settings.delta * (1 + 1e-4)
     assert oracle.surrogate(after) >= oracle.surrogate(oracle.theta) - 1e-5
     assert bool(info.accepted) == bool(np.any(after != oracle.theta))
-    assert int(info.tries) <= 4
 
 
 def untouched(p: Problem, settings: TRPO) -> StepInfo:
@@ -212,14 +206,12 @@ def untouched(p: Problem, settings: TRPO) -> StepInfo:
 
 
 def test_a_line_search_that_fails_changes_nothing():
-    """A trust region so large that the linear direction overshoots at the only try that is allowed."""
-    settings = TRPO(delta=20.0, backtracks=1)
-    failed = [p for p in map(problem, range(30)) if not bool(p.step(settings)[1].accepted)]
+    failed = [p for p in map(problem, range(30)) if not bool(p.step(WIDE)[1].accepted)]
     assert len(failed) >= 3
     for p in failed:
-        assert int(untouched(p, settings).tries) == 1
+        assert int(untouched(p, WIDE).tries) == 1
     # More tries of the same search do find a step.
-    assert bool(failed[0].step(replace(settings, backtracks=30))[1].accepted)
+    assert bool(failed[0].step(replace(WIDE, backtracks=30))[1].accepted)
 
 
 def test_without_a_direction_nothing_changes():
@@ -298,7 +290,7 @@ def test_kl_against_monte_carlo(seed: int):
 def test_log_ratio_against_scipy():
     new, old = gaussians(0)
     act = np.random.default_rng(1).normal(size=(1, ACT))
-    wanted = [norm(m, np.exp(s)).logpdf(act).sum() for m, s in (new, old)]
+    wanted = [norm.logpdf(act, m, np.exp(s)).sum() for m, s in (new, old)]
     got = log_ratio((f32(old[0]), f32(old[1])), (f32(new[0]), f32(new[1])), f32(act))
     assert float(got[0]) == pytest.approx(wanted[0] - wanted[1], rel=1e-4)
 

@@ -1,16 +1,18 @@
 """The smallest campaign that goes through everything: two deployments of two episodes each on the point mass."""
 
+import shlex
+
 from musbo.algorithms import recipes
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.campaign import flags
 from musbo.campaign.settings import Campaign, campaign
 
-METHOD = """
+METHOD = shlex.split("""
     --updates 4 --dynamics.epochs 3 --labeler.epochs 3 --start.epochs 3 --dynamics.members 2 --labeler.members 2
     --dynamics.hidden 16 --labeler.hidden 16 --policy.hidden 16 --imagine.rollouts 5 --imagine.horizon 10
     --check.every 2 --check.rollouts 3
-""".split()
-BUDGET = "--deployments 2 --batch 100 --episodes 2".split()
+""")
+BUDGET = shlex.split("--deployments 2 --batch 100 --episodes 2")
 FLAGS = [*BUDGET, *METHOD]
 
 

@@ -100,7 +100,11 @@ def settings(algo: str, preset: Preset, task: str) -> ImaginedTRPO:
     if preset not in PRESETS:
         raise UserError(f"there is no preset {preset!r}: choose one of {', '.join(PRESETS)}.")
     recipe = ALGORITHMS[algo]
-    parts = replace(SCALES[preset](task), label=recipe.label, start=recipe.start, explore=recipe.explore)
+    parts = SCALES[preset](task)
+    label = recipe.label
+    if preset != "paper" and isinstance(label, Disagreement):
+        label = replace(label, alpha="auto")  # 0.028 is nearly inert with good models: benchmarks/deployments
+    parts = replace(parts, label=label, start=recipe.start, explore=recipe.explore)
     if preset == "paper" and algo == "bremen" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
         parts = replace(parts, trpo=replace(parts.trpo, delta=0.1))  # BREMEN's own delta on both cheetahs
     return parts
@@ -141,13 +145,20 @@ def _fast(task: str) -> ImaginedTRPO:
 
 def _quick(task: str) -> ImaginedTRPO:
     fit = FitSettings(
-        hidden=(64, 64, 64), activation="silu", batch=256, epochs=40, max_steps=1500, decay="cosine", patience=40
+        hidden=(64, 64, 64),
+        activation="silu",
+        learning_rate=3e-3,
+        batch=64,
+        epochs=50,
+        max_steps=2000,
+        decay="cosine",
+        patience=50,
     )
     return ImaginedTRPO(
         dynamics=replace(fit, members=5),
         labeler=replace(fit, members=3),
         policy=PolicySettings(hidden=(64, 64), activation="tanh", sigma=0.3),
-        imagine=Imagine(50, 50 if task == "pointmass" else 200),
+        imagine=Imagine(50, 50 if task == "pointmass" else 200, "mixed"),
         trpo=TRPO(delta=0.05, fisher_stride=5),
         updates=40,
         handover=BestImagined(),

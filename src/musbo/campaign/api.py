@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, UInt8
+from jaxtyping import Float32, UInt8
+from numpy.typing import ArrayLike
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.recipes import Preset
@@ -42,7 +43,7 @@ class NumpyPolicy:
         self.high = np.asarray(policy.centre + policy.half_range)
         self._call = compiled(policy)
 
-    def __call__(self, obs: Float[np.ndarray, "*b obs"]) -> Float32[np.ndarray, "*b act"]:
+    def __call__(self, obs: ArrayLike) -> Float32[np.ndarray, "*b act"]:
         seen = np.asarray(obs, np.float32)
         if seen.ndim not in (1, 2) or seen.shape[-1] != self.obs_size:
             raise UserError(

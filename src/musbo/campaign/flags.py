@@ -101,11 +101,10 @@ def help_text(method: ImaginedTRPO) -> str:
 
 def unknown_flag(word: str, known: Iterable[str]) -> str:
     """The sentence for a word that means nothing here, with what was probably meant."""
-    flag = word.partition("=")[0]
-    known = list(known)
+    flag, known = word.partition("=")[0], list(known)
     last = flag.lstrip("-").rpartition(".")[2]
     close = [name for name in known if name.lstrip("-").rpartition(".")[2] == last]
-    close += [name for name in difflib.get_close_matches(flag, known, n=3, cutoff=0.6) if name not in close]
-    hint = f" Did you mean {' or '.join(close[:3])}?" if close else ""
+    close = close or difflib.get_close_matches(flag, known, n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(close)}?" if close else ""
     kind = "flag" if flag.startswith("-") else "word"
     return f"the {kind} {flag} means nothing here.{hint} `musbo run --help` lists every flag."

@@ -258,6 +258,13 @@ class _Field:
         held = self.status().batches
         return [batch_from_bytes(self.store.get(held[d]["batch"]), held[d]["batch"]) for d in sorted(held)]
 
+    def capacity(self) -> int:
+        """Rows of D_all at the end of the campaign: shapes are the same from the first deployment to the last."""
+        created = self.status().settings
+        assert created is not None
+        brought = [item["size"] for item in created["data"]]
+        return sum(brought) + (self.settings.deployments - len(brought)) * self.settings.batch
+
     def sweep(self) -> None:
         """Remove what no event names any more: superseded checkpoints, and what a killed process left behind."""
         now = self.status()
@@ -320,9 +327,7 @@ class _Field:
         checkpoint = self.status().checkpoint
         state = start = self.load(checkpoint["state"]) if checkpoint else self.state()
         spent = checkpoint["seconds"] if checkpoint else 0.0
-        batches = self.batches()
-        capacity = max(self.settings.deployments * self.settings.batch, sum(map(len, batches)))
-        data = assemble(batches, capacity, self.settings.seed)
+        data = assemble(self.batches(), self.capacity(), self.settings.seed)
         began = saved = time.monotonic()
         last: dict[str, Any] = {}
         for state, metrics in self.settings.method.train(self.task, data, start, self.key(2, d)):

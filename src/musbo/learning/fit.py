@@ -107,7 +107,7 @@ def begin(networks: Any) -> FitState:
         networks=networks,
         moments=jax.vmap(ADAM.init)(networks),
         best=networks,
-        best_error=jnp.full(k, jnp.inf),
+        best_error=jnp.full(k, jnp.inf, jnp.float32),  # a dtype that is not weak: one compilation, not two
         waited=jnp.zeros(k, jnp.int32),
         active=jnp.ones(k, bool),
         epoch=jnp.zeros((), jnp.int32),

@@ -1,7 +1,7 @@
 """Uncertainty labels: a label is a function Rollout -> Rollout that says how far each imagined step may be trusted.
 
 `Disagreement` is the paper's coefficient, U(s, a) = exp(-alpha || s'_a - s'_b ||_1) for two members a != b of the
-labeler (eq. 7). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread
+labeler (eq. 5). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread
 of U inside a batch matters.
 """
 

@@ -1,4 +1,4 @@
-"""The uncertainty-regularised trust-region step (eq. 8 of the paper).
+"""The uncertainty-regularised trust-region step (eq. 6 of the paper).
 
     maximise E[ratio * A * U]   subject to   E[KL(pi || pi_k)] <= delta
 
@@ -99,6 +99,10 @@ def trpo_step(
 ) -> tuple[Policy, StepInfo]:
     """One step on the samples where live = 1. A step that fails its line search changes nothing."""
     delta = settings.applied_delta
+    # What does not exist may hold any number, and 0 * inf is not 0: it is taken out, not only weighted by 0.
+    exists = live > 0
+    obs, act = (jnp.where(exists[:, None], x, 0.0) for x in (obs, act))
+    weighted_advantage = jnp.where(exists, weighted_advantage, 0.0)
     theta, unravel = ravel_pytree(trainable(policy, learned_sigma))
     share = live / jnp.maximum(jnp.sum(live), 1.0)
 

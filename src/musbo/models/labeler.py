@@ -52,7 +52,8 @@ class Labeler(eqx.Module):
 def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activation: str, n: int) -> Probabilistic:
     def one(k: PRNGKeyArray) -> Probabilistic:
         mlp = init_mlp(k, (task.obs_size + task.act_size, *hidden, 2 * task.obs_size), activation)
-        return Probabilistic(mlp, jnp.full(task.obs_size, 0.5), jnp.full(task.obs_size, -10.0))
+        bounds = (jnp.full(task.obs_size, bound, jnp.float32) for bound in (0.5, -10.0))
+        return Probabilistic(mlp, *bounds)
 
     return jax.vmap(one)(jax.random.split(key, n))
 

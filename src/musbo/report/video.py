@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
 
 SUFFIXES = (".gif", ".mp4")
@@ -26,20 +28,17 @@ def write(path: Path, frames: Iterable[np.ndarray]) -> int:
         if find_spec(package) is None:
             raise UserError(f"writing {path} needs the package {package}: pip install 'musbo[sim]'.")
     imageio = import_module("imageio.v3")
-    part = path.with_name(f".{path.stem}.part{path.suffix.lower()}")
     pictures = list(frames)
+    style: dict[str, Any] = {"fps": FRAMES_PER_SECOND, "macro_block_size": 2}
+    if path.suffix.lower() == ".gif":
+        style = {"duration": 1000 / FRAMES_PER_SECOND, "loop": 0}
+    with warnings.catch_warnings():
+        # JAX warns of every fork; this one becomes another program, ffmpeg, at once, which is safe.
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        film = imageio.imwrite("<bytes>", pictures, extension=path.suffix.lower(), **style)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix.lower() == ".gif":
-            imageio.imwrite(part, pictures, duration=1000 / FRAMES_PER_SECOND, loop=0)
-        else:
-            with warnings.catch_warnings():
-                # JAX warns of every fork; this one becomes another program, ffmpeg, at once, which is safe.
-                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-                imageio.imwrite(part, pictures, fps=FRAMES_PER_SECOND, macro_block_size=2)
-        part.replace(path)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; choose another --out.") from error
-    finally:
-        part.unlink(missing_ok=True)
+        raise UserError(f"cannot write {path}: {error.strerror}; choose another --out.") from error
+    write_whole(path, film)
     return len(pictures)

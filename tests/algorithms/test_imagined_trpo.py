@@ -1,0 +1,183 @@
+"""Algorithm 1 on the point mass: it learns, it says what it does, and it resumes to the same bits from everywhere."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from musbo.algorithms import imagined_trpo
+from musbo.algorithms.imagined_trpo import State, places
+from musbo.core import serial
+from musbo.core.errors import UserError
+from musbo.data.dataset import Dataset, assemble
+from musbo.learning import fit, handover
+from musbo.models.actor import SeekingActor, UniformActor
+from musbo.tasks.builtin import pointmass
+from tests.algorithms.tiny import FIT, TINY, batch, same, true_return
+from tests.learning.small import batch_of
+
+EPISODES = 20  # per deployment
+
+
+@cache
+def deployment(seed: int, number: int) -> tuple[Dataset, State, jax.Array, list[tuple[State, dict[str, Any]]]]:
+    """D_all after deployment `number`, the state before training on it, the key of that training, and all it yields."""
+    key = jax.random.fold_in(jax.random.PRNGKey(seed), number)
+    before = TINY.begin(pointmass, jax.random.PRNGKey(seed)) if number == 1 else deployment(seed, number - 1)[3][-1][0]
+    data = assemble(batches(seed, number), 2 * EPISODES * pointmass.episode_steps, seed)
+    return data, before, key, list(TINY.train(pointmass, data, before, key))
+
+
+@cache
+def batches(seed: int, number: int) -> list:
+    """The first actor is uniformly random; later ones are what the last training left."""
+    before = TINY.begin(pointmass, jax.random.PRNGKey(seed)) if number == 1 else deployment(seed, number - 1)[3][-1][0]
+    earlier = batches(seed, number - 1) if number > 1 else []
+    return [*earlier, batch(TINY.actor(pointmass, before), EPISODES, 100 * seed + number)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_it_learns(seed: int):
+    """In the true world, after one deployment of random actions, and without looking there while it learns."""
+    _, before, _, states = deployment(seed, 1)
+    random, untrained = batches(seed, 1)[0].returns().mean(), true_return(before.policy)
+    trained = true_return(states[-1][0].policy)
+    print(f"random {random:.1f}, untrained {untrained:.1f}, trained {trained:.1f}")
+    assert trained > untrained / 3 and trained > random / 3  # costs, so a third is much better
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_imagined_return_improves(seed: int):
+    checks = [m for _, m in deployment(seed, 1)[3] if m["stage"] == "check"]
+    assert [m["index"] for m in checks] == [0, 5, 10, 15, 20, 25, 30]
+    returns = [m["imagined_return"] for m in checks]
+    assert max(returns) > returns[0] / 3
+    best = int(np.argmax(returns))
+    assert deployment(seed, 1)[3][-1][1]["chosen"] == checks[best]["index"]  # what was handed over
+
+
+def test_stages_in_the_order_of_the_pseudo_code():
+    states = deployment(0, 1)[3]
+    stages = [m["stage"] for _, m in states]
+    assert list(dict.fromkeys(stages)) == ["dynamics", "labeler", "start", "check", "improve", "done"]
+    assert [m["index"] for _, m in states if m["stage"] == "dynamics"] == list(range(1, FIT.epochs + 1))
+    assert [m["index"] for _, m in states if m["stage"] == "improve"] == list(range(1, TINY.updates + 1))
+
+
+def test_what_every_update_reports():
+    """Steps inside the trust region, quantiles in order, nothing that is not a number."""
+    for _, m in deployment(0, 1)[3]:
+        if m["stage"] != "improve":
+            continue
+        assert m["kl"] <= 1.5 * TINY.trpo.delta * (1 + 1e-3)
+        assert m["gain"] > 0 if m["accepted"] else m["gain"] == m["kl"] == 0
+        for name in ("U", "disagreement"):
+            assert m[name] == sorted(m[name]) and np.isfinite(m[name]).all()
+        assert m["U"][0] > 0 and m["U"][2] <= 1
+        assert m["length"] == pytest.approx(TINY.imagine.horizon) and m["value_explained"] <= 1
+
+
+def test_resuming_gives_the_same_bits():
+    """The step after every yielded state, taken anew from that state alone, is the step that followed it.
+
+    So by induction is every later one. A tenth of the epochs of the two long fits stand for all of them.
+    """
+    data, before, key, states = deployment(0, 1)
+    everything = [(before, {}), *states]
+    taken = 0
+    for i, ((state, metrics), (wanted, told)) in enumerate(zip(everything[:-1], everything[1:], strict=True)):
+        long_fit = metrics.get("stage") in ("dynamics", "labeler") and metrics["index"] < FIT.epochs
+        if long_fit and i % 10:
+            continue
+        # Every fifth one from a file, as after a kill.
+        again = serial.decode(serial.encode(state), "state") if i % 5 == 0 else state
+        got, says = next(TINY.train(pointmass, data, again, key))
+        assert (got.stage, got.update, got.checked) == (wanted.stage, wanted.update, wanted.checked)
+        assert says == told
+        assert same(got, wanted), (got.stage, i)
+        taken += 1
+    assert taken > TINY.updates + 20
+
+
+def test_a_whole_training_resumed_in_the_middle():
+    data, _, key, states = deployment(0, 1)
+    middle = next(i for i, (_, m) in enumerate(states) if m["stage"] == "improve" and m["index"] == TINY.check.every)
+    *_, (final, _) = TINY.train(pointmass, data, serial.decode(serial.encode(states[middle][0]), "state"), key)
+    assert same(final.policy, states[-1][0].policy)
+
+
+def test_a_second_deployment_compiles_nothing_and_starts_warm():
+    deployment(0, 1)
+    compiled = (imagined_trpo.update, fit._train_epoch, fit.validation_errors, handover.rate)
+    before = [function._cache_size() for function in compiled]  # type: ignore[attr-defined]
+    _, state, _, states = deployment(0, 2)
+    assert [function._cache_size() for function in compiled] == before  # type: ignore[attr-defined]
+    errors = {
+        number: [m["error"] for _, m in deployment(0, number)[3] if m["stage"] == "dynamics"] for number in (1, 2)
+    }
+    assert errors[2][0] < errors[1][0]  # after one epoch: it did not begin anew
+    assert states[0][0].policy.normaliser.mean[0] != state.policy.normaliser.mean[0]
+
+
+def test_a_new_normaliser_does_not_change_the_policy():
+    """The first yielded state has the new normaliser, and the policy that collected."""
+    data, before, _, states = deployment(0, 2)
+    policy = states[0][0].policy
+    np.testing.assert_allclose(policy(data.obs), before.policy(data.obs), atol=1e-4)
+
+
+def test_actors():
+    _, before, _, states = deployment(0, 1)
+    first = TINY.actor(pointmass, before)
+    assert isinstance(first, UniformActor)
+    np.testing.assert_array_equal(first.low, pointmass.low)
+    later = TINY.actor(pointmass, states[-1][0])
+    assert isinstance(later, SeekingActor)
+    assert same(later.policy, states[-1][0].policy)
+
+
+def test_a_key_decides():
+    """Other randomness, another policy: nothing is drawn from a fixed seed by accident."""
+    data, before, _, states = deployment(0, 1)
+    other, _ = next(TINY.train(pointmass, data, before, jax.random.PRNGKey(77)))
+    assert other.fit is not None and states[0][0].fit is not None
+    assert not np.array_equal(other.fit.networks.weights[0], states[0][0].fit.networks.weights[0])
+
+
+def filled(starts: Any) -> list[float]:
+    return np.asarray(starts.obs)[: int(starts.n), 0].tolist()
+
+
+def test_places_to_start_from():
+    """Initial states of training episodes, any training state, and initial states that were held out."""
+    n, steps = 60, 5
+    obs = np.stack([np.arange(n), np.zeros(n)], axis=1)
+    data = assemble([batch_of(obs, np.zeros((n, 1)), obs, steps)], 80, seed=0, heldout_share=0.5)
+    initial, anywhere, heldout = places(data)
+    out = np.asarray(data.heldout)[:n]
+    first = np.arange(n) % steps == 0
+    assert filled(initial) == np.flatnonzero(first & ~out).tolist()
+    assert filled(anywhere) == np.flatnonzero(~out).tolist()
+    assert filled(heldout) == np.flatnonzero(first & out).tolist()
+    assert initial.obs.shape == anywhere.obs.shape == heldout.obs.shape == (80, 2)
+
+
+def test_places_where_few_episodes_begin():
+    """Fewer than five held-out beginnings: any held-out state. No beginning at all in a log: any training state."""
+    n = 40
+    obs = np.stack([np.arange(n), np.zeros(n)], axis=1)
+    data = assemble([batch_of(obs, np.zeros((n, 1)), obs, 20)], 40, seed=0)
+    _, _, heldout = places(data)
+    assert filled(heldout) == np.flatnonzero(np.asarray(data.heldout)).tolist()
+    initial, anywhere, _ = places(replace(data, initial=jnp.zeros(n, bool)))
+    assert filled(initial) == filled(anywhere) == np.flatnonzero(~np.asarray(data.heldout)).tolist()
+
+
+@pytest.mark.parametrize("wrong", [{"updates": 0}, {"labeler": replace(FIT, members=1)}])
+def test_impossible_settings(wrong: dict):
+    with pytest.raises(UserError):
+        replace(TINY, **wrong)

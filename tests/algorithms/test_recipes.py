@@ -1,0 +1,144 @@
+"""Recipes: methods differ in settings only, and `paper` has the paper's numbers, written out here from its text."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.recipes import ALGORITHMS, PRESETS, budget, default_preset, settings
+from musbo.core import serial
+from musbo.core.errors import UserError
+from musbo.learning.handover import Last
+from musbo.learning.label import Disagreement, Trust
+from musbo.learning.start import Clone, Continue
+from musbo.models.actor import Plain, Seeking
+
+TASKS = ["ant", "halfcheetah", "hopper", "walker2d", "cheetah-run", "cheetah-run-gym", "pendulum", "pointmass", "mine"]
+EVERY = [(preset, task) for preset in PRESETS for task in TASKS]
+
+
+def differences(one: ImaginedTRPO, other: ImaginedTRPO) -> set[str]:
+    return {field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)}
+
+
+@pytest.mark.parametrize(("preset", "task"), EVERY)
+def test_methods_differ_in_settings_only(preset: Any, task: str):
+    """One type, and exactly the parts that make each method."""
+    value = {name: settings(name, preset, task) for name in ALGORITHMS}
+    assert all(type(v) is ImaginedTRPO for v in value.values())
+    assert differences(value["musbo"], value["musbo-coefficient"]) == {"explore"}
+    assert differences(value["musbo"], value["musbo-collection"]) == {"label"}
+    assert differences(value["bremen"], value["me-trpo"]) - {"trpo"} == {"start"}
+    assert differences(value["musbo"], value["bremen"]) - {"trpo"} == {"label", "explore"}
+    kinds = {name: (type(v.label), type(v.start), type(v.explore)) for name, v in value.items()}
+    assert kinds == {
+        "musbo": (Disagreement, Clone, Seeking),
+        "musbo-coefficient": (Disagreement, Clone, Plain),
+        "musbo-collection": (Trust, Clone, Seeking),
+        "bremen": (Trust, Clone, Plain),
+        "me-trpo": (Trust, Continue, Plain),
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_settings_are_values(preset: Any):
+    """Hashable, so that they can be static; and they come back from JSON as they were."""
+    for name in ALGORITHMS:
+        value = settings(name, preset, "hopper")
+        assert hash(value) == hash(settings(name, preset, "hopper"))
+        assert serial.from_json(serial.to_json(value)) == value
+
+
+# The table of hyper-parameters (L, rollout length, delta), and lambda from the text beside it.
+TABLE = {
+    "ant": (2000, 250, 0.05, 0.97),
+    "halfcheetah": (2000, 250, 0.1, 0.95),
+    "hopper": (6000, 1000, 0.05, 0.95),
+    "walker2d": (2000, 1000, 0.05, 0.95),
+    "cheetah-run": (2000, 250, 0.05, 0.95),
+}
+# Deployments and batch size for 500k in all.
+BUDGETS = {
+    "halfcheetah": (5, 100_000),
+    "ant": (5, 100_000),
+    "cheetah-run": (5, 100_000),
+    "walker2d": (10, 50_000),
+    "hopper": (10, 50_000),
+}
+
+
+@pytest.mark.parametrize("task", TABLE)
+def test_the_paper_preset(task: str):
+    musbo = settings("musbo", "paper", task)
+    L, H, delta, lam = TABLE[task]
+    assert (musbo.updates, musbo.imagine.horizon, musbo.trpo.delta, musbo.discount.lam) == (L, H, delta, lam)
+    assert musbo.discount.gamma == 0.99
+
+    # "ensembles size of N=5 ... learning rate of 1e-3"; "PNN with K=3 and a learning rate of 1e-3"
+    assert (musbo.dynamics.members, musbo.dynamics.learning_rate) == (5, 1e-3)
+    assert (musbo.labeler.members, musbo.labeler.learning_rate) == (3, 1e-3)
+    # "two layers of fully-connected neural network with hidden units of 1024 ... this same configuration with P"
+    assert musbo.dynamics.hidden == musbo.labeler.hidden == (1024, 1024)
+    # "no longer improves after consecutive 3 episodes"
+    assert musbo.dynamics.patience == musbo.labeler.patience == 3
+    assert musbo.dynamics.max_steps is None and not musbo.dynamics.bootstrap and musbo.dynamics.decay == "none"
+    # "policy network ... two layers ... hidden units of 200"
+    assert musbo.policy.hidden == (200, 200)
+    # "behavioral cloning, we used a learning rate of 5e-4 ... this same setting for the behavioral cloning"
+    assert isinstance(musbo.start, Clone)
+    assert (musbo.start.learning_rate, musbo.start.patience) == (5e-4, 3)
+    # "the same alpha = 0.028 for all environments"; two sampled members per batch
+    assert musbo.label == Disagreement(alpha=0.028, pairs="batch", prediction="mean")
+    # "the same constant sigma = 0.01 for all environments"
+    assert isinstance(musbo.explore, Seeking) and musbo.explore.sigma == 0.01
+    # The member is drawn outside the loop of optimisation steps; the last policy is the result.
+    assert musbo.imagine.member == "per_outer" and musbo.imagine.starts == "initial"
+    assert musbo.handover == Last()
+
+    # What the paper leaves open, from the lineage.
+    assert musbo.imagine.rollouts * musbo.imagine.horizon == 50_000
+    assert musbo.dynamics.batch == musbo.labeler.batch == 1000 and musbo.dynamics.epochs == 200
+    assert musbo.dynamics.activation == musbo.policy.activation == "relu"
+    assert (musbo.trpo.cg_iterations, musbo.trpo.damping, musbo.trpo.fisher_stride) == (10, 0.1, 1)
+    assert musbo.policy.sigma == 0.1 and not musbo.policy.learned_sigma
+
+
+@pytest.mark.parametrize("task", TABLE)
+def test_the_applied_delta(task: str):
+    """Recorded as printed, applied at the scale of an honest sigma."""
+    step = settings("musbo", "paper", task).trpo
+    assert step.applied_delta == pytest.approx(TABLE[task][2] / 220)
+    assert replace(step, literal_delta=True).applied_delta == TABLE[task][2]
+
+
+def test_bremens_own_delta():
+    """0.1 on both cheetahs, where MUSBO's table has 0.05 for one of them."""
+    for task, delta in {"halfcheetah": 0.1, "cheetah-run": 0.1, "cheetah-run-gym": 0.1, "hopper": 0.05}.items():
+        assert settings("bremen", "paper", task).trpo.delta == delta
+    bremen = settings("bremen", "paper", "hopper")
+    assert bremen.explore == Plain(0.1)
+
+
+@pytest.mark.parametrize("task", BUDGETS)
+def test_budgets(task: str):
+    I, B = BUDGETS[task]  # noqa: E741
+    paper = budget("paper", task)
+    assert (paper.deployments, paper.batch) == (I, B)
+    assert paper.deployments * paper.batch == 500_000
+    half = budget("fast", task)
+    assert (half.deployments, half.batch) == (I, B // 2)  # the paper's 250k
+
+
+def test_default_presets():
+    assert [default_preset(task) for task in ("pendulum", "pointmass", "halfcheetah", "mine")] == [
+        "quick",
+        "quick",
+        "fast",
+        "fast",
+    ]
+
+
+def test_unknown_names():
+    with pytest.raises(UserError, match="musbo-coefficient"):
+        settings("mopo?", "fast", "hopper")

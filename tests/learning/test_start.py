@@ -1,0 +1,98 @@
+"""Where policy optimisation starts: behaviour cloning recovers a policy that is known."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+
+from musbo.data.dataset import Dataset, assemble
+from musbo.data.scaling import Normaliser
+from musbo.learning import start
+from musbo.learning.start import Clone
+from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
+from musbo.tasks.task import Task
+from tests.learning.small import batch_of, f32, reward
+from tests.models.test_mlp import random_mlp
+
+TASK = Task("wide", 3, 2, (-1.0, 0.0), (3.0, 0.5), 10, reward)
+SETTINGS = PolicySettings(hidden=(16,), activation="tanh")
+QUICKLY = Clone(learning_rate=5e-3, batch=64)
+KEY = jax.random.PRNGKey(0)
+
+
+def known(seed: int) -> Policy:
+    policy = init_policy(KEY, TASK, SETTINGS)
+    mlp = random_mlp(np.random.default_rng(seed), "tanh", (3, 4, 2))
+    return replace(policy, mlp=mlp, normaliser=Normaliser(f32([5.0, 0.0, 0.0]), f32([2.0, 1.0, 1.0])))
+
+
+def behaved(policy: Policy, seed: int, n: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """Observations, and the executed actions of the policy with noise of 0.1 of the half-range."""
+    rng = np.random.default_rng(seed)
+    obs = np.array([5.0, 0.0, 0.0]) + np.array([2.0, 1.0, 1.0]) * rng.normal(size=(n, 3))
+    act = np.asarray(policy(f32(obs))) + 0.1 * TASK.half_range * rng.normal(size=(n, 2))
+    return obs, np.clip(act, TASK.low, TASK.high)
+
+
+def data_of(*policies: Policy) -> Dataset:
+    """One deployment of each, in arrays that have room for one more."""
+    batches = []
+    for seed, policy in enumerate(policies):
+        obs, act = behaved(policy, seed)
+        batches.append(batch_of(obs, act, obs, 20))
+    return assemble(batches, 2000 * (len(policies) + 1), seed=0)
+
+
+def distance(one: Policy, other: Policy) -> np.ndarray:
+    """Root mean square difference of the two means, in half-ranges."""
+    obs, _ = behaved(other, seed=99)
+    return np.sqrt(np.mean(((np.asarray(one(f32(obs))) - np.asarray(other(f32(obs)))) / TASK.half_range) ** 2, axis=0))
+
+
+def cloned_from(data: Dataset, begin: Policy) -> tuple[Policy, list[dict]]:
+    state = start.begin(begin)
+    metrics = []
+    for later, row in start.clone(QUICKLY, data, begin, state, KEY):
+        state = later
+        metrics.append(row)
+    return start.cloned(begin, state), metrics
+
+
+def test_a_known_policy_is_recovered():
+    """To a fraction of the noise that it was seen through; only the newest batch counts."""
+    earlier, newest = known(1), known(2)
+    data = data_of(earlier, newest)
+    begin = renormalise(init_policy(KEY, TASK, SETTINGS), known(0).normaliser)
+    policy, metrics = cloned_from(data, begin)
+    assert distance(begin, newest).min() > 0.2
+    assert distance(policy, newest).max() < 0.05
+    assert distance(policy, earlier).min() > 0.2
+    assert len(metrics) < QUICKLY.epochs  # stopped by the held-out part
+    np.testing.assert_array_equal(policy.log_sigma, begin.log_sigma)  # cloning is of the mean
+
+
+def test_cloning_begins_from_the_policy_that_collected():
+    """Which is already right, and stays so."""
+    newest = known(2)
+    data = data_of(newest)
+    policy, metrics = cloned_from(data, newest)
+    assert distance(policy, newest).max() < 0.03
+    assert metrics[0]["error"] < 2 * 0.1**2 * 1.1
+
+
+def test_rows_are_those_of_the_newest_batch():
+    data = data_of(known(1), known(2))
+    rows = start.clone_rows(data, known(0))
+    newest = np.asarray(data.deployment) == 2
+    heldout = np.asarray(data.heldout)
+    np.testing.assert_array_equal(rows.train, np.flatnonzero(newest & ~heldout))
+    np.testing.assert_array_equal(rows.heldout, np.flatnonzero(newest & heldout))
+    assert len(rows.heldout) == 300
+    assert np.abs(np.asarray(rows.y)[rows.train]).max() <= 1 + 1e-6  # in half-ranges around the centre
+    np.testing.assert_allclose(np.asarray(rows.x)[rows.train].std(axis=0), 1, atol=0.1)
+
+
+def test_settings_of_the_paper():
+    """Appendix F: 5e-4, 3 checks; BREMEN: minibatches of 256. No weight decay."""
+    fit = Clone().as_fit()
+    assert (fit.learning_rate, fit.batch, fit.patience, fit.l2, fit.members) == (5e-4, 256, 3, 0.0, 1)

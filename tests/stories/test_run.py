@@ -1,0 +1,123 @@
+"""One run from the command line, and everything that can be asked of it afterwards."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from musbo.cli import main
+from musbo.core import serial
+from tests.stories import tiny
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stories") / "run"
+
+
+@pytest.fixture
+def finished(run: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The run, made by the first test that needs it."""
+    if not run.exists():
+        assert main(["run", "pointmass", *tiny.FLAGS, "--out", str(run)]) == 0
+        capsys.readouterr()
+    return run
+
+
+def test_run_json_prints_one_object_and_nothing_else(run, capsys):
+    assert main(["run", "pointmass", "--json", *tiny.FLAGS, "--out", str(run), "--seed", "0"]) == 0
+    out, progress = capsys.readouterr()
+    result = json.loads(out)
+    assert out.count("\n") == 1
+    expected = "task algorithm preset seed deployments transitions returns final_return policy_sha256 seconds versions"
+    assert set(expected.split()) <= set(result)
+    assert (result["task"], result["algorithm"], result["preset"], result["seed"]) == ("pointmass", "musbo", "quick", 0)
+    assert (result["deployments"], result["transitions"]) == (2, 200)
+    assert len(result["returns"]) == 2 and result["final_return"] == result["returns"][-1] < 0
+    assert serial.sha256((run / "policy.safetensors").read_bytes()) == result["policy_sha256"]
+    assert {"musbo", "python", "jax"} <= set(result["versions"])
+    # Off a terminal: one line per stage and per deployment.
+    for word in ("deployment 1 of 2", "collected", "dynamics", "labeler", "start", "improve", "trained", "return"):
+        assert word in progress
+    assert "\x1b" not in progress
+    assert "the coefficient is inert (range" in progress  # tiny models agree with each other
+
+
+def test_what_lies_in_the_folder(finished):
+    names = {path.name for path in finished.iterdir()}
+    assert {"settings.json", "summary.json", "metrics.parquet", "metrics.jsonl", "policy.safetensors"} <= names
+    assert {"curve.svg", "curve.png", "data"} <= names
+    assert {path.name for path in (finished / "data").iterdir()} == {"deployment-1.parquet", "deployment-2.parquet"}
+
+
+def test_resume_of_a_finished_run_shows_its_tables(finished, capsys):
+    assert main(["resume", str(finished)]) == 0
+    out, progress = capsys.readouterr()
+    assert "batch return" in out and "U at" in out and "zeta at" in out
+    assert "finished already" in progress
+
+
+def test_status(finished, capsys):
+    assert main(["status", str(finished)]) == 0
+    out = capsys.readouterr().out
+    assert "finished: 200 transitions in 2 deployments" in out
+    assert "musbo resume" not in out
+    assert main(["status", str(finished), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["phase"] == "finished"
+
+
+def test_evaluate_repeats_what_the_run_measured(finished, capsys):
+    returns = json.loads((finished / "summary.json").read_text())["returns"]
+    for d, wanted in enumerate(returns, start=1):
+        words = ["evaluate", str(finished), "--episodes", "2", "--deployment", str(d), "--json"]
+        assert main(words) == 0
+        assert json.loads(capsys.readouterr().out)["return"] == wanted
+    assert main(["evaluate", str(finished), "--episodes", "3", "--seed", "4"]) == 0
+    assert "over 3 episodes" in capsys.readouterr().out
+
+
+def test_play_writes_a_picture(finished, tmp_path, capsys):
+    assert main(["play", str(finished), "--out", str(tmp_path / "film.gif"), "--steps", "5"]) == 0
+    assert "6 frames" in capsys.readouterr().out
+    assert (tmp_path / "film.gif").read_bytes()[:4] == b"GIF8"
+    assert main(["play", str(finished), "--steps", "2"]) == 0
+    assert (finished / "play.gif").is_file()
+
+
+def test_lists(capsys):
+    assert main(["tasks"]) == 0
+    assert "pendulum" in capsys.readouterr().out
+    assert main(["algos"]) == 0
+    out = capsys.readouterr().out
+    assert "musbo-collection" in out and "paper" in out
+
+
+@pytest.mark.parametrize("command", ["", "run", "resume", "status", "evaluate", "play", "tasks", "algos"])
+def test_every_help_has_examples(command, capsys):
+    try:
+        code = main([*command.split(), "--help"])
+    except SystemExit as left:  # argparse leaves by itself
+        code = left.code
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "examples:\n  musbo " in out
+
+
+def test_help_of_run_shows_every_setting_with_its_symbol(capsys):
+    assert main(["run", "hopper", "--algo", "me-trpo", "--preset", "paper", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for flag in ("--updates", "--dynamics.members", "--trpo.delta", "--imagine.horizon", "--explore.sigma", "--label"):
+        assert flag in out
+    for symbol in ("L: TRPO updates per deployment", "H: imagined steps", "B: transitions per deployment"):
+        assert symbol in out
+    assert "(default: 6000)" in out  # L of the paper on hopper
+    assert "--label.alpha" not in out.partition("settings of me-trpo")[2]  # this method has no coefficient
+
+
+def test_help_imports_no_jax():
+    code = "import sys\nfrom musbo.cli import main\ntry: main(['--help'])\nfinally: assert 'jax' not in sys.modules"
+    src = Path(__file__).parents[2] / "src"
+    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(src)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
