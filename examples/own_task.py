@@ -56,9 +56,8 @@ TASK = musbo.Task(
 )
 
 
-def main(**settings) -> musbo.Result:
-    """Three deployments of ten episodes each, unless `settings` say otherwise."""
-    result = musbo.run(TASK, **{"preset": "quick", "deployments": 3, "batch": 1000} | settings)
+def main(deployments: int = 3, batch: int = 1000, **settings) -> musbo.Result:
+    result = musbo.run(TASK, preset="quick", deployments=deployments, batch=batch, **settings)
     print("return after each deployment:", result.returns)
     print("one metre too deep, at rest: pump", result.policy(np.array([1.0, 0.0])))
     print("everything about the run:", result.folder)

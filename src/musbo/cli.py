@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("musbo: interrupted.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left, as `head` does
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush at exit
         return 1
 
 
@@ -263,7 +264,7 @@ def _advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> i
 
     errors = Console(stderr=True)
     try:
-        with live.watch(loop.open_settings(folder), errors) as observe:
+        with live.watch(errors) as observe:
             result = api.resume(folder, task=task, observe=observe, checkpoint_seconds=arguments.checkpoint_seconds)
     except loop.Stopped:
         print(f"musbo: stopped; everything is written down. Go on with: musbo resume {folder}", file=sys.stderr)
@@ -298,14 +299,15 @@ def _console() -> Any:
 
 def status(arguments: argparse.Namespace) -> int:
     from musbo.campaign import loop
-    from musbo.report import tables
+    from musbo.report import tables, words
 
     summary = {**loop.summary(arguments.run), **loop.whereabouts(arguments.run)}
     if arguments.json:
         print(json.dumps(summary))
         return 0
     print(f"{summary['algorithm']} ({summary['preset']}) on {summary['task']}, seed {summary['seed']}")
-    print(f"{summary['now']}: {summary['transitions']:,} transitions in {summary['deployments']} deployments so far")
+    spent = words.count(summary["deployments"], "deployment")
+    print(f"{summary['now']}: {words.count(summary['transitions'], 'transition')} in {spent} so far")
     if summary["per_deployment"]:
         _console().print(*tables.tables(summary))
     if not summary["finished"]:

@@ -15,6 +15,7 @@ from musbo.core import serial
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset, assemble
 from musbo.learning import fit, handover
+from musbo.learning.imagine import Imagine
 from musbo.models.actor import SeekingActor, UniformActor
 from musbo.tasks.builtin import pointmass
 from tests.algorithms.tiny import FIT, TINY, batch, same, true_return
@@ -157,7 +158,7 @@ def test_places_to_start_from():
     n, steps = 60, 5
     obs = np.stack([np.arange(n), np.zeros(n)], axis=1)
     data = assemble([batch_of(obs, np.zeros((n, 1)), obs, steps)], 80, seed=0, heldout_share=0.5)
-    initial, anywhere, heldout = places(data)
+    initial, anywhere, heldout = places(Imagine(), pointmass, data, jax.random.PRNGKey(0))
     out = np.asarray(data.heldout)[:n]
     first = np.arange(n) % steps == 0
     assert filled(initial) == np.flatnonzero(first & ~out).tolist()
@@ -166,15 +167,15 @@ def test_places_to_start_from():
     assert initial.obs.shape == anywhere.obs.shape == heldout.obs.shape == (80, 2)
 
 
-def test_places_where_few_episodes_begin():
-    """Fewer than five held-out beginnings: any held-out state. No beginning at all in a log: any training state."""
+def test_places_where_no_episode_begins():
+    """As in a log that was cut out of a longer one: any state of each side."""
     n = 40
     obs = np.stack([np.arange(n), np.zeros(n)], axis=1)
     data = assemble([batch_of(obs, np.zeros((n, 1)), obs, 20)], 40, seed=0)
-    _, _, heldout = places(data)
-    assert filled(heldout) == np.flatnonzero(np.asarray(data.heldout)).tolist()
-    initial, anywhere, _ = places(replace(data, initial=jnp.zeros(n, bool)))
-    assert filled(initial) == filled(anywhere) == np.flatnonzero(~np.asarray(data.heldout)).tolist()
+    initial, anywhere, heldout = places(Imagine(), pointmass, replace(data, initial=jnp.zeros(n, bool)), jax.random.PRNGKey(0))
+    out = np.asarray(data.heldout)
+    assert filled(initial) == filled(anywhere) == np.flatnonzero(~out).tolist()
+    assert filled(heldout) == np.flatnonzero(out).tolist()
 
 
 @pytest.mark.parametrize("wrong", [{"updates": 0}, {"labeler": replace(FIT, members=1)}])

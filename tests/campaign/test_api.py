@@ -126,7 +126,9 @@ def test_a_batch_to_a_policy_without_any_simulator(tmp_path, batch):
 
 
 def test_a_task_without_a_simulator_needs_all_its_data(tmp_path, batch):
-    with pytest.raises(musbo.UserError, match="2 deployments need 1 batches more .* has no simulator"):
+    with pytest.raises(
+        musbo.UserError, match="1 of 2 deployments would have to be collected here, but task logs has no simulator"
+    ):
         musbo.run(LOGS_ONLY, data=[batch], deployments=2, method=tiny.method(), out=tmp_path / "run")
     with pytest.raises(musbo.UserError, match="2 batches were given for 1 deployments"):
         musbo.run(LOGS_ONLY, data=[batch, batch], deployments=1, method=tiny.method(), out=tmp_path / "run")

@@ -1,7 +1,5 @@
 """GAE against a sum over all later steps, and the baseline against NumPy's least squares."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -173,14 +171,24 @@ def test_a_small_mlp_learns():
 
 
 def test_a_small_mlp_moves_with_its_targets():
-    """It predicts standardised targets: without a single step it has the mean and the spread of new ones."""
-    settings = replace(SmallMLP(hidden=(4,), steps=3, batch=10), learning_rate=0.0)
+    """It predicts standardised targets: before it has learned anything it has the mean and the spread of new ones."""
+    settings = SmallMLP(hidden=(4,), learning_rate=1e-12, steps=3, batch=10)
     before = settings.begin(2, KEY)
     x, y = np.random.default_rng(0).normal(size=(50, 8)), np.random.default_rng(1).normal(size=50)
     live = (np.arange(50) < 40).astype(np.float64)
     after = settings.fit(before, f32(x), f32(1000 * y - 500), f32(live), KEY)
     wanted = (1000 * y - 500)[:40]
     np.testing.assert_allclose(after(f32(x)), wanted.mean() + wanted.std() * np.asarray(before(f32(x))), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hidden": ()}, {"hidden": (0,)}, {"steps": 0}, {"batch": 0}, {"learning_rate": 0.0}]
+)
+def test_impossible_baselines(wrong: dict):
+    with pytest.raises(UserError):
+        SmallMLP(**wrong)
+    with pytest.raises(UserError):
+        Ridge(-1.0)
 
 
 @pytest.mark.parametrize("wrong", [{"gamma": 1.0}, {"gamma": -0.1}, {"lam": 1.1}, {"lam": -0.1}])

@@ -247,6 +247,7 @@ def test_nothing_to_fit(empty: str):
         {"learning_rate": 0.0},
         {"learning_rate": float("nan")},
         {"l2": -1.0},
+        {"l2": float("nan")},
         {"hidden": ()},
         {"hidden": (0,)},
         {"max_steps": 0},

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import jax
 import numpy as np
+import pytest
 
+from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset, assemble
 from musbo.data.scaling import Normaliser
 from musbo.learning import start
@@ -90,6 +92,13 @@ def test_rows_are_those_of_the_newest_batch():
     assert len(rows.heldout) == 300
     assert np.abs(np.asarray(rows.y)[rows.train]).max() <= 1 + 1e-6  # in half-ranges around the centre
     np.testing.assert_allclose(np.asarray(rows.x)[rows.train].std(axis=0), 1, atol=0.1)
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch": 0}, {"patience": 0}, {"learning_rate": 0.0}])
+def test_impossible_settings(wrong: dict):
+    """Refused when they are made, not after the models were fitted."""
+    with pytest.raises(UserError):
+        Clone(**wrong)
 
 
 def test_settings_of_the_paper():

@@ -166,7 +166,14 @@ def test_make_actor():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"sigma": -0.1}, {"zeta_max": 0.0}, {"zeta_max": -1.0}, {"zeta_max": float("nan")}, {"zeta_max": None}],
+    [
+        {"sigma": -0.1},
+        {"sigma": float("nan")},
+        {"zeta_max": 0.0},
+        {"zeta_max": -1.0},
+        {"zeta_max": float("nan")},
+        {"zeta_max": None},
+    ],
 )
 def test_impossible_settings(wrong: dict):
     with pytest.raises(UserError):

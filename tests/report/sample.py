@@ -79,4 +79,8 @@ def news(d: int) -> list[News]:
 
 
 def beginning(deployment: int = 1, resumed: bool = False, finished: bool = False) -> News:
-    return News("begin", deployment, {"resumed": resumed} | summary(deployment - 1) | {"finished": finished})
+    return News(
+        "begin",
+        deployment,
+        {"settings": settings(), "resumed": resumed, "brought": 0} | summary(deployment - 1) | {"finished": finished},
+    )

@@ -5,14 +5,14 @@ import io
 from rich.console import Console
 
 from musbo.campaign.loop import News
-from musbo.report.live import REMINDER, Lines, first_look, picture, watch
+from musbo.report.live import REMINDER, Lines, picture, watch
 from musbo.report.progress import Seen, fold, seconds_left
 from tests.report import sample
 
 
 def after(news: list[News], seconds_each: float = 1.0) -> Seen:
     """All news folded, one every few seconds."""
-    seen = first_look(sample.settings(), 0.0)
+    seen = Seen()
     for number, item in enumerate(news, start=1):
         seen = fold(seen, item, number * seconds_each)
     return seen
@@ -67,7 +67,7 @@ def test_a_resumed_run_knows_what_was_before():
 
 
 def test_time_left_goes_by_the_pace_since_the_first_report():
-    seen = first_look(sample.settings(), 0.0)
+    seen = Seen()
     assert seconds_left(seen, 5.0) is None
     seen = fold(seen, News("training", 1, sample.fit("dynamics", 1, 11)), 100.0)  # 100 s of compilation
     assert seconds_left(seen, 100.0) is None
@@ -78,7 +78,7 @@ def test_time_left_goes_by_the_pace_since_the_first_report():
 def run_lines(news: list[News], every_stage: bool = True, seconds_each: float = 1.0) -> list[str]:
     now = [0.0]
     written: list[str] = []
-    lines = Lines(sample.settings(), written.append, every_stage, clock=lambda: now[0])
+    lines = Lines(written.append, every_stage, clock=lambda: now[0])
     for item in news:
         now[0] += seconds_each
         lines(item)
@@ -134,6 +134,19 @@ def test_warnings_and_what_was_not_measured():
     assert written[-1] == "  return     not evaluated: task logs has no simulator"
 
 
+def test_data_that_were_brought_are_mentioned():
+    news = sample.beginning()
+    for brought, text in ((1, "2 deployments of 100 transitions, data for 1"), (2, "2 deployments, data for 2")):
+        assert run_lines([News("begin", 1, news.numbers | {"brought": brought})])[0].endswith(text)
+
+
+def test_a_stop_is_announced():
+    news = [*upto("training", "dynamics", 1), News("stopping", 0, {}), News("stopped", 1, {})]
+    assert "stopping at the next safe point" in run_lines(news)[-2]
+    assert run_lines(news)[-1] == "  dynamics   validation error 0.5 after 1 epoch, 3.0 s"
+    assert (after(news).deployment, after(news).over) == (1, "stopped")
+
+
 def test_a_resumed_and_a_finished_run_say_so():
     assert run_lines([sample.beginning(2, resumed=True)])[0].endswith(", resumed in deployment 2")
     assert run_lines([sample.beginning(3, resumed=True, finished=True)])[0].endswith(", finished already")
@@ -141,7 +154,7 @@ def test_a_resumed_and_a_finished_run_say_so():
 
 def shown(news: list[News]) -> str:
     now = [0.0]
-    lines = Lines(sample.settings(), lambda text: None, clock=lambda: now[0])
+    lines = Lines(lambda text: None, clock=lambda: now[0])
     for item in news:
         now[0] += 1
         lines(item)
@@ -165,7 +178,7 @@ def test_the_display_shows_where_the_run_is():
 def test_a_display_for_terminals_and_lines_for_the_rest():
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
-        with watch(sample.settings(), console) as observe:
+        with watch(console) as observe:
             for item in upto("evaluated"):
                 observe(item)
         assert isinstance(console.file, io.StringIO)

@@ -43,3 +43,4 @@ def test_a_run_under_way_has_a_table_too(missing):
     if missing == "trained":
         summary["per_deployment"][0]["evaluated"] = {}
     assert "1,000" in printed(summary)
+    assert ("inside training" in printed(summary)) == (missing != "trained")

@@ -124,7 +124,8 @@ def test_a_task_of_ones_own_that_is_none(task_file, tmp_path, capsys):
 def test_no_simulator_and_not_enough_data(task_file, tmp_path, capsys):
     words = ["run", f"{task_file}:LOGS", "--deployments", "2", "--out", str(tmp_path / "run")]
     said = refused([*words, "--data", logs(tmp_path / "logs.parquet")], capsys)
-    assert "2 deployments need 1 batches more" in said and "task logs has no simulator" in said
+    assert "1 of 2 deployments would have to be collected here, but task logs has no simulator" in said
+    assert "Bring a batch for each with --data" in said
     assert not (tmp_path / "run").exists()
 
 

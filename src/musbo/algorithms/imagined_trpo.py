@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from musbo.core.errors import UserError
-from musbo.data.dataset import Dataset, rows
+from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
 from musbo.learning import fit, handover, models, start
 from musbo.learning.advantage import (
@@ -32,7 +32,7 @@ from musbo.learning.advantage import (
 )
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import Check, Choice, Handover, Last
-from musbo.learning.imagine import Imagine, Starts, imagine, start_states
+from musbo.learning.imagine import Imagine, Starts, imagine, require_reset, reset_states, start_states
 from musbo.learning.label import Disagreement, Label, temperature
 from musbo.learning.start import Clone, Start
 from musbo.learning.trpo import TRPO, trpo_step
@@ -50,7 +50,7 @@ class ImaginedTRPO:
     """Settings of Algorithm 1. The defaults are the paper's."""
 
     label: Label = Disagreement()
-    """U: how far imagined steps are trusted (eq. 7)."""
+    """U: how far imagined steps are trusted (eq. 5)."""
     start: Start = Clone()
     """Where policy optimisation starts (line 5)."""
     explore: Explore = Seeking()
@@ -68,7 +68,7 @@ class ImaginedTRPO:
     baseline: Baseline = Ridge()
     """V: the value baseline."""
     trpo: TRPO = TRPO()
-    """The trust-region step (eq. 8)."""
+    """The trust-region step (eq. 6)."""
     updates: int = 2000
     """L: TRPO updates per deployment (paper: 2000, hopper 6000)."""
     handover: Handover = Last()
@@ -81,9 +81,16 @@ class ImaginedTRPO:
             raise UserError(f"updates (L) must be at least 1, not {self.updates}.")
         if self.labeler.members < 2:
             raise UserError(f"the labeler needs at least 2 members (K) to disagree, not {self.labeler.members}.")
+        if self.imagine.member == "per_trajectory" and self.imagine.rollouts % self.dynamics.members:
+            raise UserError(
+                f"member per_trajectory needs rollouts ({self.imagine.rollouts}) to be a multiple of "
+                f"the {self.dynamics.members} dynamics members."
+            )
 
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
         """Before the first deployment: an untrained policy and no models."""
+        if self.imagine.starts == "reset":
+            require_reset(task)  # now, not after hours of fitting
         k_policy, k_value = jax.random.split(key)
         value = self.baseline.begin(task.obs_size, k_value)
         return State("collected", init_policy(k_policy, task, self.policy), value)
@@ -132,10 +139,10 @@ class ImaginedTRPO:
     def _improve(
         self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray
     ) -> Iterator[tuple["State", Metrics]]:
-        k_update, k_outer, k_check = jax.random.split(key, 3)
+        k_update, k_outer, k_check, k_reset = jax.random.split(key, 4)
         assert state.dynamics is not None and state.labeler is not None
         M, P = state.dynamics, state.labeler
-        initial, anywhere, heldout = places(data)
+        initial, anywhere, heldout = places(self.imagine, task, data, k_reset)
 
         while True:
             i = state.update
@@ -191,22 +198,25 @@ def rating_metrics(rating: handover.Rating) -> Metrics:
     }
 
 
-def places(data: Dataset) -> tuple[Starts, Starts, Starts]:
+def places(settings: Imagine, task: Task, data: Dataset, key: PRNGKeyArray) -> tuple[Starts, Starts, Starts]:
     """Start states: initial ones, any, and held-out ones for checks; arrays at full capacity, so nothing recompiles."""
     live, heldout, initial = np.asarray(data.live), np.asarray(data.heldout), np.asarray(data.initial)
     obs = np.asarray(data.obs)
 
-    def pack(mask: np.ndarray) -> Starts:
-        chosen = rows(mask)
+    def pack(chosen: np.ndarray) -> Starts:
         packed = np.zeros_like(obs)
-        packed[: len(chosen)] = obs[chosen]
-        return Starts(jnp.asarray(packed), jnp.asarray(len(chosen)))
+        n = min(len(chosen), len(packed))
+        packed[:n] = chosen[:n]
+        return Starts(jnp.asarray(packed), jnp.asarray(n))
 
     train = live & ~heldout
     begins = train & initial if (train & initial).any() else live & initial
     begins = begins if begins.any() else train  # logs may hold no episode's beginning
-    unseen = heldout & initial if (heldout & initial).sum() >= 5 else heldout
-    return pack(begins), pack(train), pack(unseen)
+    if settings.starts == "reset":
+        unseen = np.asarray(reset_states(task, 1000, key))
+    else:
+        unseen = obs[heldout & initial if (heldout & initial).sum() >= 5 else heldout]
+    return pack(obs[begins]), pack(obs[train]), pack(unseen)
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))

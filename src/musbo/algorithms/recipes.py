@@ -102,7 +102,7 @@ def settings(algo: str, preset: Preset, task: str) -> ImaginedTRPO:
     recipe = ALGORITHMS[algo]
     parts = SCALES[preset](task)
     label = recipe.label
-    if preset != "paper" and isinstance(label, Disagreement):
+    if preset == "fast" and isinstance(label, Disagreement):
         label = replace(label, alpha="auto")  # 0.028 is nearly inert with good models: benchmarks/deployments
     parts = replace(parts, label=label, start=recipe.start, explore=recipe.explore)
     if preset == "paper" and algo == "bremen" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
@@ -127,16 +127,22 @@ def _paper(task: str) -> ImaginedTRPO:
 
 def _fast(task: str) -> ImaginedTRPO:
     fit = FitSettings(
-        hidden=(200, 200, 200, 200), activation="silu", epochs=25, max_steps=3000, decay="cosine", patience=25
+        hidden=(200, 200, 200, 200),
+        activation="silu",
+        learning_rate=3e-3,
+        batch=250,
+        epochs=12,
+        max_steps=3400,
+        decay="cosine",
+        patience=12,
     )
-    horizon = 500 if task in SHORT_LIVED else 250
     return ImaginedTRPO(
         dynamics=replace(fit, members=5),
         labeler=replace(fit, members=3),
-        policy=PolicySettings(hidden=(200, 200), activation="tanh", sigma=0.1),
-        imagine=Imagine(15_000 // horizon, horizon),
+        policy=PolicySettings(hidden=(200, 200), activation="tanh", sigma=0.2),
+        imagine=Imagine(60, 250, "mixed"),
         discount=Discounting(0.99, 0.97 if task == "ant" else 0.95),
-        trpo=TRPO(delta=0.05, fisher_stride=10),
+        trpo=TRPO(delta=0.02, fisher_stride=10),
         updates=60,
         handover=Last(),
         check=Check(every=10, rollouts=10),
@@ -158,9 +164,10 @@ def _quick(task: str) -> ImaginedTRPO:
         dynamics=replace(fit, members=5),
         labeler=replace(fit, members=3),
         policy=PolicySettings(hidden=(64, 64), activation="tanh", sigma=0.3),
-        imagine=Imagine(50, 50 if task == "pointmass" else 200, "mixed"),
-        trpo=TRPO(delta=0.05, fisher_stride=5),
-        updates=40,
+        # Ten episodes hold too few initial states to learn from; the built-in tasks know their own.
+        imagine=Imagine(50, 50 if task == "pointmass" else 200, "reset" if task in BUILT_IN else "mixed"),
+        trpo=TRPO(delta=0.03, fisher_stride=5),
+        updates=80,
         handover=BestImagined(),
         check=Check(every=5),
     )

@@ -48,7 +48,9 @@ LEDGER, STORE, SETTINGS = "ledger.sqlite", "store", "settings.json"
 class News:
     """Something that a person may want to see now: `kind` is a step or a row of metrics."""
 
-    kind: str  # "begin", "collecting", "collected", "training", "trained", "evaluated", "finished", "stopped"
+    kind: (
+        str  # "begin", "collecting", "collected", "training", "trained", "evaluated", "finished", "stopping", "stopped"
+    )
     deployment: int
     numbers: dict[str, Any]
 
@@ -73,11 +75,11 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
         require_sound(batch, task, source)
     if len(data) > settings.deployments:
         raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
-    if len(data) < settings.deployments and (reason := _no_simulator(task)):
-        raise UserError(
-            f"{settings.deployments} deployments need {settings.deployments - len(data)} batches more than --data "
-            f"brought, and they cannot be collected here: {reason}."
-        )
+    missing = settings.deployments - len(data)
+    if missing and (reason := _no_simulator(task)):
+        hint = "" if task.simulator else " Bring a batch for each with --data, or lower --deployments."
+        what = f"{missing} of {settings.deployments} deployments would have to be collected here"
+        raise UserError(f"{what}, but {reason.rstrip('.')}.{hint}")
     _require_free(folder)
     folder = folder.resolve()
     place = folder.parent / f".{folder.name}.new"
@@ -168,7 +170,7 @@ def advance(
     """Do every step that is left; returns the summary. Raises `Stopped` after Ctrl-C, with everything written down."""
     settings = open_settings(folder)
     task = load_task(settings, given)
-    with lock(folder), Ledger(folder / LEDGER) as ledger, _interruptible() as stop:
+    with lock(folder), Ledger(folder / LEDGER) as ledger, _interruptible(observe) as stop:
         field = _Field(folder, settings, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
         created = field.status().settings
         assert created is not None
@@ -176,7 +178,8 @@ def advance(
             raise UserError(f"task {settings.task} is not what this run began with: restore it, or start a new run.")
         if ledger.events()[-1].kind != "created" and not field.status().finished:
             ledger.append("resumed", field.status().deployment, {"versions": versions()})
-        observe(News("begin", field.status().deployment, {"resumed": len(ledger.events()) > 1, **summary(folder)}))
+        known = {"settings": settings, "resumed": len(ledger.events()) > 1, "brought": len(created["data"])}
+        observe(News("begin", field.status().deployment, known | summary(folder)))
         field.sweep()
         while True:
             step = steps.next_step(field.status(), settings.deployments)
@@ -196,7 +199,7 @@ def advance(
 
 
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
+def _interruptible(observe: Observer) -> Iterator[threading.Event]:
     """The first Ctrl-C asks for a clean stop; a second one is Python's own."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -207,6 +210,7 @@ def _interruptible() -> Iterator[threading.Event]:
     def on_interrupt(signum: int, frame: Any) -> None:
         asked.set()
         signal.signal(signal.SIGINT, before)
+        observe(News("stopping", 0, {}))  # what is under way may take a while, above all when it compiles
 
     signal.signal(signal.SIGINT, on_interrupt)
     try:

@@ -28,6 +28,10 @@ class Ridge:
     strength: float = 1e-5
     """Ridge penalty, relative to the mean square of each feature."""
 
+    def __post_init__(self) -> None:
+        if not self.strength >= 0:
+            raise UserError(f"strength of the ridge baseline must be at least 0, not {self.strength}.")
+
     def begin(self, obs_size: int, key: PRNGKeyArray) -> "RidgeValue":
         return RidgeValue(jnp.zeros(2 * obs_size + 4))
 
@@ -60,6 +64,12 @@ class SmallMLP:
     """Minibatch steps per TRPO update."""
     batch: int = 1000
     """Minibatch size."""
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(*self.hidden, self.steps, self.batch) < 1 or not self.learning_rate > 0:
+            raise UserError(
+                "the baseline needs hidden layers, steps and batch of at least 1, and a learning rate above 0."
+            )
 
     def begin(self, obs_size: int, key: PRNGKeyArray) -> "MLPValue":
         mlp = init_mlp(key, (2 * obs_size + 4, *self.hidden, 1), "tanh", last_gain=0.01)

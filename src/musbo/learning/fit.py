@@ -62,7 +62,7 @@ class FitSettings:
         for name in ("members", "batch", "epochs", "patience"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} of a fit must be at least 1, not {getattr(self, name)}.")
-        if not self.learning_rate > 0 or self.l2 < 0:
+        if not self.learning_rate > 0 or not self.l2 >= 0:
             raise UserError("a fit needs a learning rate above 0 and an l2 of at least 0.")
         if not self.hidden or min(self.hidden) < 1:
             raise UserError(f"hidden layers of a fit must be positive sizes, not {self.hidden}.")

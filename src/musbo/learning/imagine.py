@@ -4,6 +4,7 @@ Time comes first: arrays are [t b ...]. A step counts only while its trajectory 
 masked out by `live` and never padded into a loss.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,9 +79,18 @@ def start_states(
     if settings.starts == "mixed":
         half = b // 2
         return jnp.concatenate([draw_starts(initial, b - half, k_initial), draw_starts(anywhere, half, k_any)])
+    return reset_states(task, b, k_initial)
+
+
+def require_reset(task: Task) -> Callable[[PRNGKeyArray], Array]:
     if task.initial is None:
         raise UserError(f"task {task.name!r} has no reset distribution: choose starts initial, any or mixed.")
-    return jax.vmap(task.initial)(jax.random.split(k_initial, b))
+    return task.initial
+
+
+def reset_states(task: Task, b: int, key: PRNGKeyArray) -> Float[Array, "b obs"]:
+    """From the task's own reset distribution."""
+    return jax.vmap(require_reset(task))(jax.random.split(key, b))
 
 
 def imagine(

@@ -38,6 +38,9 @@ class Clone:
     patience: int = 3
     """Stop after this many validation checks without a new best (paper: 3)."""
 
+    def __post_init__(self) -> None:
+        self.as_fit()  # which refuses impossible numbers
+
     def as_fit(self) -> FitSettings:
         return FitSettings(
             members=1,

@@ -41,7 +41,7 @@ class TRPO:
     def __post_init__(self) -> None:
         if not self.delta > 0:
             raise UserError(f"delta must be above 0, not {self.delta}.")
-        if self.damping < 0 or not 0 < self.shrink < 1:
+        if not self.damping >= 0 or not 0 < self.shrink < 1:
             raise UserError("damping must be at least 0 and shrink between 0 and 1.")
         for name in ("cg_iterations", "fisher_stride", "backtracks"):
             if getattr(self, name) < 1:

@@ -32,7 +32,7 @@ class Plain:
     """Standard deviation, as a share of the action half-range (BREMEN: 0.1)."""
 
     def __post_init__(self) -> None:
-        if self.sigma < 0:
+        if not self.sigma >= 0:
             raise UserError(f"exploration sigma must be at least 0, not {self.sigma}.")
 
 
@@ -50,7 +50,7 @@ class Seeking:
     """Largest zeta, as a share of the half-range; `None`: no cap (with `raw`)."""
 
     def __post_init__(self) -> None:
-        if self.sigma < 0 or (self.zeta_max is not None and not self.zeta_max > 0):
+        if not self.sigma >= 0 or (self.zeta_max is not None and not self.zeta_max > 0):
             raise UserError("exploration needs sigma of at least 0 and zeta_max above 0 or none.")
         if self.zeta_max is None and self.zeta_scale == "relative":
             raise UserError("zeta_scale relative needs a zeta_max: give one, or choose zeta_scale raw.")

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from musbo.campaign.loop import News, Observer
 from musbo.campaign.settings import Campaign
-from musbo.learning.start import Clone
 from musbo.report import words
 from musbo.report.progress import STAGES, Seen, fold, seconds_left
 
@@ -22,9 +21,9 @@ REMINDER = 60.0
 
 
 @contextmanager
-def watch(settings: Campaign, console: Console) -> Iterator[Observer]:
+def watch(console: Console) -> Iterator[Observer]:
     """Show a run on `console`, as it suits it."""
-    lines = Lines(settings, lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False))
+    lines = Lines(lambda text: console.print(text, highlight=False, soft_wrap=True, markup=False))
     if not console.is_terminal:
         yield lines
         return
@@ -33,23 +32,17 @@ def watch(settings: Campaign, console: Console) -> Iterator[Observer]:
         yield lines
 
 
-def first_look(settings: Campaign, now: float) -> Seen:
-    stages = tuple(stage for stage in STAGES if stage != "start" or isinstance(settings.method.start, Clone))
-    return Seen(settings.deployments, stages, since=now)
-
-
 class Lines:
     """One line per stage and per deployment, and warnings where they are due."""
 
     def __init__(
         self,
-        settings: Campaign,
         write: Callable[[str], None] = print,
         every_stage: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings, self.every_stage, self.clock = settings, every_stage, clock
-        self.seen = first_look(settings, clock())
+        self.every_stage, self.clock = every_stage, clock
+        self.seen = Seen(since=clock())
         self._write = write
         self._pending: dict[str, Any] = {}  # the last report of the stage under way
         self._began = self._reminded = clock()
@@ -72,15 +65,22 @@ class Lines:
                 self._warn(words.trained_warnings(news.numbers))
             case "evaluated":
                 self._evaluated(news.deployment, news.numbers)
+            case "stopping":
+                self._write("stopping at the next safe point; Ctrl-C once more stops at once")
             case "stopped":
                 self._settle()
-        if news.kind not in ("collecting", "training"):
+        if news.kind not in ("collecting", "training", "stopping"):
             self._began = self._reminded = now
 
     def _begin(self, news: News) -> None:
-        settings, numbers = self.settings, news.numbers
+        numbers = news.numbers
+        settings: Campaign = numbers["settings"]
         what = f"{settings.algo} ({settings.preset}) on {settings.task}, seed {settings.seed}"
-        budget = f"{settings.deployments} deployments of {settings.batch:,} transitions"
+        budget = words.count(settings.deployments, "deployment")
+        if numbers["brought"] < settings.deployments:
+            budget += f" of {settings.batch:,} transitions"
+        if numbers["brought"]:
+            budget += f", data for {numbers['brought']}"
         resumed = f", resumed in deployment {news.deployment}" if numbers["resumed"] else ""
         self._write(f"{what}: {budget}" + (", finished already" if numbers["finished"] else resumed))
         if numbers["resumed"] and self.seen.stage != "collect" and not numbers["finished"]:
@@ -88,7 +88,7 @@ class Lines:
 
     def _deployment(self, d: int) -> None:
         if self.every_stage:
-            self._write(f"deployment {d} of {self.settings.deployments}")
+            self._write(f"deployment {d} of {self.seen.deployments}")
 
     def _stage(self, name: str, text: str) -> None:
         if self.every_stage:
@@ -127,14 +127,14 @@ class Lines:
         else:
             text = (
                 f"{words.number(numbers['return'])} ± {words.number(numbers['spread'])} "
-                f"over {len(numbers['returns'])} episodes; per step "
+                f"over {words.count(len(numbers['returns']), 'episode')}; per step "
                 f"{words.number(self.seen.real)} real, {words.number(self.seen.imagined)} imagined"
             )
         self._write(f"  return     {text}" if self.every_stage else f"deployment {d}: return {text}")
 
 
 def _collected(numbers: dict[str, Any]) -> str:
-    text = f"{numbers['size']:,} transitions in {numbers['n_episodes']} episodes, "
+    text = f"{numbers['size']:,} transitions in {words.count(numbers['n_episodes'], 'episode')}, "
     text += f"return {words.number(numbers['batch_return'])}"
     if "zeta" in numbers:
         text += f"; zeta {words.quantiles(numbers['zeta'])}, {numbers['zeta_at_cap']:.0%} at its cap"
@@ -145,8 +145,8 @@ def _collected(numbers: dict[str, Any]) -> str:
 
 def _ended(numbers: dict[str, Any]) -> str:
     if numbers["stage"] == "improve":
-        return f"{numbers['index']} updates; U {words.quantiles(numbers['U'])}"
-    return f"validation error {words.number(numbers['error'])} after {numbers['epoch']} epochs"
+        return f"{words.count(numbers['index'], 'update')}; U {words.quantiles(numbers['U'])}"
+    return f"validation error {words.number(numbers['error'])} after {words.count(numbers['epoch'], 'epoch')}"
 
 
 def _trained(numbers: dict[str, Any]) -> str:

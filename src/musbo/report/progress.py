@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from musbo.campaign.loop import News
+from musbo.learning.start import Clone
 from musbo.report.words import imagined_per_step, per_step, real_per_step
 
 STAGES = {
@@ -22,7 +23,7 @@ STAGES = {
 class Seen:
     """All that the news so far say."""
 
-    deployments: int
+    deployments: int = 1
     stages: tuple[str, ...] = tuple(STAGES)
     deployment: int = 1
     stage: str = "collect"
@@ -37,17 +38,20 @@ class Seen:
     errors: dict[str, float] = field(default_factory=dict)
     imagined: float | None = None  # per step
     real: float | None = None  # per step
-    over: str | None = None  # "finished" or "stopped"
+    over: str | None = None  # "finished", "stopping" or "stopped"
 
 
 def fold(seen: Seen, news: News, now: float) -> Seen:
     """What is known after one more piece of news, at time `now`."""
     numbers = news.numbers
-    return FOLDS[news.kind](replace(seen, deployment=news.deployment), numbers, now)
+    return FOLDS[news.kind](replace(seen, deployment=news.deployment or seen.deployment), numbers, now)
 
 
 def _begin(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    seen = replace(seen, deployment=min(seen.deployment, seen.deployments))
+    settings = numbers["settings"]
+    stages = tuple(stage for stage in STAGES if stage != "start" or isinstance(settings.method.start, Clone))
+    deployment = min(seen.deployment, settings.deployments)
+    seen = replace(seen, deployments=settings.deployments, stages=stages, deployment=deployment)
     done = {row["deployment"]: row for row in numbers["per_deployment"]}
     this = done.get(seen.deployment, {"batch": {}, "trained": {}})
     stage = "evaluate" if this["trained"] or numbers["finished"] else seen.stages[1] if this["batch"] else "collect"
@@ -111,6 +115,10 @@ def _finished(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
     return replace(seen, over="finished")
 
 
+def _stopping(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
+    return replace(seen, over="stopping")
+
+
 def _stopped(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
     return replace(seen, over="stopped")
 
@@ -123,6 +131,7 @@ FOLDS: dict[str, Callable[[Seen, dict[str, Any], float], Seen]] = {
     "trained": _trained,
     "evaluated": _evaluated,
     "finished": _finished,
+    "stopping": _stopping,
     "stopped": _stopped,
 }
 

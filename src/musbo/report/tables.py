@@ -66,7 +66,8 @@ INSIDE: dict[str, Callable[[Row], str]] = NUMBER | {
 def tables(summary: dict[str, Any]) -> list[Table]:
     """What came out, and what went on inside: two tables, so that each fits a narrow terminal."""
     data = rows(summary)
-    return [_table("deployments", OUTCOME, data), _table("inside training", INSIDE, data)]
+    drawn = [_table("deployments", OUTCOME, data), _table("inside training", INSIDE, data)]
+    return [table for table in drawn if len(table.columns) > 1]
 
 
 def _table(title: str, columns: dict[str, Callable[[Row], str]], data: list[Row]) -> Table:

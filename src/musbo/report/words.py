@@ -15,6 +15,10 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def quantiles(values: Sequence[float] | None) -> str:
     """Three digits after the point, so that columns of them line up."""
     return " ".join(f"{value:.3f}" if abs(value) < 10 else f"{value:.3g}" for value in values) if values else "-"
@@ -69,6 +73,6 @@ def batch_warnings(batch: dict[str, Any]) -> list[str]:
     if share <= 0.5:
         return []
     return [
-        f"zeta is at its cap in {share:.0%} of the steps, so the noise hardly depends on the state; "
-        "raise --explore.zeta-max, or use --explore.zeta-scale relative"
+        f"zeta is at its cap in {share:.0%} of the steps, so the noise hardly depends on the state "
+        "(with --explore.zeta-scale raw: raise --explore.zeta-max, or go back to relative)"
     ]
