@@ -172,7 +172,9 @@ def test_places_where_no_episode_begins():
     n = 40
     obs = np.stack([np.arange(n), np.zeros(n)], axis=1)
     data = assemble([batch_of(obs, np.zeros((n, 1)), obs, 20)], 40, seed=0)
-    initial, anywhere, heldout = places(Imagine(), pointmass, replace(data, initial=jnp.zeros(n, bool)), jax.random.PRNGKey(0))
+    initial, anywhere, heldout = places(
+        Imagine(), pointmass, replace(data, initial=jnp.zeros(n, bool)), jax.random.PRNGKey(0)
+    )
     out = np.asarray(data.heldout)
     assert filled(initial) == filled(anywhere) == np.flatnonzero(~out).tolist()
     assert filled(heldout) == np.flatnonzero(out).tolist()

@@ -121,6 +121,13 @@ def test_a_task_of_ones_own_that_is_none(task_file, tmp_path, capsys):
     assert "the tasks in it are: pointmass, LOGS" in refused(["run", f"{task_file}:NOTHING", *out], capsys)
 
 
+def test_no_reset_distribution_to_imagine_from(task_file, tmp_path, capsys):
+    task_file.write_text(TASK + "NO_RESET = replace(pointmass, name='plain', initial=None)\n")
+    words = ["run", f"{task_file}:NO_RESET", "--imagine.starts", "reset", "--out", str(tmp_path / "run")]
+    assert "task 'plain' has no reset distribution" in refused(words, capsys)
+    assert not (tmp_path / "run").exists()
+
+
 def test_no_simulator_and_not_enough_data(task_file, tmp_path, capsys):
     words = ["run", f"{task_file}:LOGS", "--deployments", "2", "--out", str(tmp_path / "run")]
     said = refused([*words, "--data", logs(tmp_path / "logs.parquet")], capsys)

@@ -37,6 +37,7 @@ from musbo.data.dataset import assemble
 from musbo.data.files import batch_bytes, batch_from_bytes
 from musbo.field import simulate
 from musbo.field.worlds import make_world
+from musbo.learning.imagine import require_reset
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
 
@@ -75,6 +76,8 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
         require_sound(batch, task, source)
     if len(data) > settings.deployments:
         raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
+    if settings.method.imagine.starts == "reset":
+        require_reset(task)
     missing = settings.deployments - len(data)
     if missing and (reason := _no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --deployments."
