@@ -77,7 +77,7 @@ def run_cell(work: Path, cell: tuple[str, str, int], cores: "Queue[int]") -> Non
 
 
 def read(work: Path, wanted: list[tuple[str, str, int]]) -> tuple[list[dict], list[str]]:
-    from musbo.campaign.loop import summary
+    from musbo.campaign.results import summary
 
     rows, missing = [], []
     for task, algo, seed in wanted:
@@ -205,7 +205,7 @@ def main() -> None:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    from musbo.campaign.loop import versions
+    from musbo.campaign.folders import versions
 
     about = versions() | {"processor": platform.processor() or platform.machine(), "threads per run": "1"}
     (HERE / "environment.json").write_text(json.dumps(about, indent=1) + "\n")

@@ -298,10 +298,10 @@ def _console() -> Any:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    from musbo.campaign import loop
+    from musbo.campaign import results
     from musbo.report import tables, words
 
-    summary = {**loop.summary(arguments.run), **loop.whereabouts(arguments.run)}
+    summary = {**results.summary(arguments.run), **results.whereabouts(arguments.run)}
     if arguments.json:
         print(json.dumps(summary))
         return 0

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from musbo.campaign import loop
+from musbo.campaign import folders, loop, results
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.loop import News
 from musbo.core import serial
@@ -31,12 +31,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     """An uninterrupted campaign, its summary and its news."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     news: list[News] = []
-    loop.create(folder, tiny.settings())
+    folders.create(folder, tiny.settings())
     return folder, loop.advance(folder, news.append), news
 
 
 def events(folder: Path) -> list[str]:
-    with Ledger(folder / loop.LEDGER) as ledger:
+    with Ledger(folder / folders.LEDGER) as ledger:
         return [event.kind for event in ledger.events()]
 
 
@@ -67,13 +67,13 @@ def test_the_summary_says_what_came_out(finished):
     assert summary["final_return"] == summary["returns"][1]
     assert summary["evaluation_steps"] == 2 * 2 * 50  # counted apart from the transitions
     assert serial.sha256((folder / "policy.safetensors").read_bytes()) == summary["policy_sha256"]
-    assert json.loads((folder / "summary.json").read_text()) == summary == loop.summary(folder)
+    assert json.loads((folder / "summary.json").read_text()) == summary == results.summary(folder)
 
 
 def test_the_returns_are_those_of_the_policies_that_were_handed_over(finished):
     folder, summary, _ = finished
     for d in (1, 2):
-        policy, which = loop.final_policy(folder, d)
+        policy, which = results.final_policy(folder, d)
         again = loop.measure(builtin.pointmass, policy, 2, loop.evaluation_seed(tiny.settings()))
         assert which == d
         assert again["return"] == summary["returns"][d - 1]
@@ -101,7 +101,7 @@ def test_the_first_batch_is_uniformly_random(finished):
 
 
 def test_another_seed_gives_another_policy(finished, tmp_path):
-    loop.create(tmp_path / "run", tiny.settings(seed=1))
+    folders.create(tmp_path / "run", tiny.settings(seed=1))
     assert loop.advance(tmp_path / "run")["policy_sha256"] != finished[1]["policy_sha256"]
 
 
@@ -112,7 +112,7 @@ def test_another_seed_gives_another_policy(finished, tmp_path):
 def test_a_crash_after_any_news_changes_nothing(finished, tmp_path, checkpoint_seconds):
     """One campaign, crashed again and again: each visit goes one piece of news further than the last event."""
     folder, whole, news = finished
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
     crashes, summary = 0, None
     # Without checkpoints a visit must survive a whole training, so each one goes further than the one before.
     for patience in range(2, 10_000) if checkpoint_seconds else (2 for _ in range(10_000)):
@@ -143,7 +143,7 @@ def _metrics(folder: Path) -> set[tuple]:
 @pytest.mark.parametrize("kind", ["begin", "collected", "training", "trained", "evaluated"])
 def test_ctrl_c_stops_cleanly_and_the_run_goes_on(finished, tmp_path, kind):
     folder, whole, _ = finished
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
     seen: list[str] = []
 
     def interrupt(item: News) -> None:
@@ -157,13 +157,13 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on(finished, tmp_path, kind):
     assert signal.getsignal(signal.SIGINT) is before
     assert events(tmp_path / "run")[-1] == "stopped"
     assert "stopping" in seen and seen[-1] == "stopped"
-    assert loop.whereabouts(tmp_path / "run")["now"].endswith("stopped")
+    assert results.whereabouts(tmp_path / "run")["now"].endswith("stopped")
     assert loop.advance(tmp_path / "run")["policy_sha256"] == whole["policy_sha256"]
     assert "resumed" in events(tmp_path / "run")
 
 
 def test_a_stop_in_training_writes_a_checkpoint(tmp_path):
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
 
     def interrupt(item: News) -> None:
         if item.kind == "training" and item.numbers["stage"] == "labeler":
@@ -172,24 +172,24 @@ def test_a_stop_in_training_writes_a_checkpoint(tmp_path):
     with pytest.raises(loop.Stopped):
         loop.advance(tmp_path / "run", interrupt)
     assert events(tmp_path / "run")[-2:] == ["checkpoint", "stopped"]
-    assert loop.whereabouts(tmp_path / "run")["now"] == "training deployment 1 of 2, labeler 1 of 3, stopped"
+    assert results.whereabouts(tmp_path / "run")["now"] == "training deployment 1 of 2, labeler 1 of 3, stopped"
 
 
 @pytest.mark.parametrize("lost", ["policy.safetensors", "summary.json", "metrics.jsonl", "data"])
 def test_a_kill_inside_the_export_is_made_good(finished, tmp_path, lost, monkeypatch):
     """The export has no event of its own: until `finished` it is done again."""
-    loop.create(tmp_path / "run", tiny.settings())
-    original = loop.write_whole
+    folders.create(tmp_path / "run", tiny.settings())
+    original = results.write_whole
 
     def dies(path: Path, data: bytes) -> None:
         if path.name == lost or (lost == "data" and path.name == "metrics.jsonl"):
             raise Crash
         original(path, data)
 
-    monkeypatch.setattr(loop, "write_whole", dies)
+    monkeypatch.setattr(results, "write_whole", dies)
     with pytest.raises(Crash):
         loop.advance(tmp_path / "run")
-    monkeypatch.setattr(loop, "write_whole", original)
+    monkeypatch.setattr(results, "write_whole", original)
     (tmp_path / "run" / ".0123456789abcdef.tmp").write_text("half a file")
     assert events(tmp_path / "run")[-1] == "evaluated"
     summary = loop.advance(tmp_path / "run")
@@ -210,7 +210,7 @@ def test_a_finished_run_changes_no_more(finished):
 def test_what_nothing_refers_to_is_swept(finished):
     folder, summary, _ = finished
     held = {row["trained"]["policy"] for row in summary["per_deployment"]}
-    names = {path.name for path in (folder / loop.STORE).iterdir()}
+    names = {path.name for path in (folder / folders.STORE).iterdir()}
     # Two policies, two batches and the last state.
     assert held <= names and len(names) == 5
 
@@ -224,12 +224,12 @@ def test_a_process_killed_while_it_creates_leaves_nothing_behind(tmp_path, monke
 
     monkeypatch.setattr(os, "rename", dies)
     with pytest.raises(Crash):
-        loop.create(tmp_path / "run", tiny.settings())
+        folders.create(tmp_path / "run", tiny.settings())
     monkeypatch.undo()
     assert not (tmp_path / "run").exists()
     (tmp_path / ".run.new" / "store").mkdir()
     (tmp_path / ".run.new" / "store" / ".0123456789abcdef.tmp").write_text("half a batch")
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
     assert events(tmp_path / "run") == ["created"]
     assert not (tmp_path / "run" / "store").exists()
@@ -237,39 +237,39 @@ def test_a_process_killed_while_it_creates_leaves_nothing_behind(tmp_path, monke
 
 def test_an_empty_folder_is_used_and_a_full_one_refused(tmp_path):
     (tmp_path / "empty").mkdir()
-    loop.create(tmp_path / "empty", tiny.settings())
+    folders.create(tmp_path / "empty", tiny.settings())
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match="not empty"):
-        loop.create(tmp_path / "full", tiny.settings())
+        folders.create(tmp_path / "full", tiny.settings())
     with pytest.raises(UserError, match="already holds a run: continue it with `musbo resume"):
-        loop.create(tmp_path / "empty", tiny.settings())
+        folders.create(tmp_path / "empty", tiny.settings())
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):
-        loop.create(tmp_path / "file", tiny.settings())
+        folders.create(tmp_path / "file", tiny.settings())
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.tex"]
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="choose another --out"):
-        loop.create(tmp_path / "file" / "run", tiny.settings())
+        folders.create(tmp_path / "file" / "run", tiny.settings())
 
 
 def test_a_task_that_changed_is_refused(tmp_path):
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
     with pytest.raises(UserError, match="is not what this run began with"):
         loop.advance(tmp_path / "run", given=replace(builtin.pointmass, episode_steps=51))
 
 
 def test_where_no_run_is(tmp_path):
-    for visit in (loop.advance, loop.summary, loop.open_settings, loop.final_policy, loop.whereabouts):
+    for visit in (loop.advance, results.summary, folders.open_settings, results.final_policy, results.whereabouts):
         with pytest.raises(UserError, match="holds no run"):
             visit(tmp_path)
 
 
 def test_no_policy_yet(tmp_path):
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
     with pytest.raises(UserError, match="has no trained policy yet"):
-        loop.final_policy(tmp_path / "run")
-    assert loop.whereabouts(tmp_path / "run")["now"] == "collecting deployment 1 of 2"
+        results.final_policy(tmp_path / "run")
+    assert results.whereabouts(tmp_path / "run")["now"] == "collecting deployment 1 of 2"

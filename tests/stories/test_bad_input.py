@@ -147,10 +147,10 @@ def test_a_folder_in_use_is_left_alone(tmp_path, capsys):
 
 
 def test_a_folder_with_another_run_is_left_alone(tmp_path, capsys):
-    from musbo.campaign import loop
+    from musbo.campaign import folders
     from tests.stories import tiny
 
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     said = refused(["run", "pointmass", "--seed", "1", "--out", str(tmp_path / "run")], capsys)
     assert "already holds a run: continue it with `musbo resume" in said
@@ -164,10 +164,10 @@ def test_where_no_run_is(command, tmp_path, capsys):
 
 
 def test_a_run_without_a_policy_yet(tmp_path, capsys):
-    from musbo.campaign import loop
+    from musbo.campaign import folders
     from tests.stories import tiny
 
-    loop.create(tmp_path / "run", tiny.settings())
+    folders.create(tmp_path / "run", tiny.settings())
     for command in ("evaluate", "play"):
         assert "has no trained policy yet" in refused([command, str(tmp_path / "run")], capsys)
     assert "end its name in .gif or .mp4" in refused(

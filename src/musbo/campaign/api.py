@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.recipes import Preset
-from musbo.campaign import loop
+from musbo.campaign import folders, loop, results
 from musbo.campaign.loop import Observer
 from musbo.campaign.settings import Campaign, campaign, default_folder, load_task
 from musbo.core import serial
@@ -105,7 +105,7 @@ def start(
     """Create a campaign and do nothing yet; returns its folder."""
     keep_compiled()
     folder = default_folder(settings) if out is None else Path(out)
-    loop.create(folder, settings, [_sourced(item, i) for i, item in enumerate(data)], task)
+    folders.create(folder, settings, [_sourced(item, i) for i, item in enumerate(data)], task)
     return folder
 
 
@@ -136,7 +136,7 @@ def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
     keep_compiled()
     path = Path(path)
     if path.is_dir():
-        return NumpyPolicy(loop.final_policy(path, deployment)[0])
+        return NumpyPolicy(results.final_policy(path, deployment)[0])
     policy = serial.load(path)
     if not isinstance(policy, Policy):
         raise UserError(f"{path} holds a {type(policy).__name__}, not a policy: give a run's policy.safetensors.")
@@ -175,8 +175,8 @@ def film(
 
 def _visit(folder: Path, deployment: int | None, seed: int | None) -> tuple[Campaign, Policy, int, int]:
     keep_compiled()
-    settings = loop.open_settings(folder)
-    policy, d = loop.final_policy(folder, deployment)
+    settings = folders.open_settings(folder)
+    policy, d = results.final_policy(folder, deployment)
     if seed is not None and seed < 0:
         raise UserError(f"the seed must be at least 0, not {seed}.")
     return settings, policy, d, loop.evaluation_seed(settings) if seed is None else seed

@@ -5,15 +5,10 @@ Every step is written down when it is complete; training is checkpointed on the 
 instant, `advance` goes on from the last thing written, and the final policy has the same bits.
 """
 
-import io
-import json
-import os
-import platform
-import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,36 +17,32 @@ from typing import Any
 import jax
 import numpy as np
 
-import musbo
 from musbo.algorithms.imagined_trpo import State
 from musbo.campaign import steps
+from musbo.campaign.folders import LEDGER, STORE, open_settings, versions
 from musbo.campaign.ledger import Ledger, lock
+from musbo.campaign.results import export, summary
 from musbo.campaign.settings import Campaign, fingerprint, load_task
 from musbo.campaign.store import Store
 from musbo.core import serial
-from musbo.core.durable import is_temporary, sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
-from musbo.data.checks import require_sound
 from musbo.data.dataset import assemble
 from musbo.data.files import batch_bytes, batch_from_bytes
 from musbo.field import simulate
-from musbo.field.worlds import make_world
-from musbo.learning.imagine import require_reset
+from musbo.field.worlds import no_simulator
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
 
 CHECKPOINT_SECONDS = 20.0
-LEDGER, STORE, SETTINGS = "ledger.sqlite", "store", "settings.json"
 
 
 @dataclass(frozen=True)
 class News:
     """Something that a person may want to see now: `kind` is a step or a row of metrics."""
 
-    kind: (
-        str  # "begin", "collecting", "collected", "training", "trained", "evaluated", "finished", "stopping", "stopped"
-    )
+    # begin, collecting, collected, training, trained, evaluated, finished, stopping or stopped
+    kind: str
     deployment: int
     numbers: dict[str, Any]
 
@@ -61,104 +52,6 @@ Observer = Callable[[News], None]
 
 class Stopped(Exception):
     """A person asked the campaign to stop; everything is written down."""
-
-
-# Creating and opening
-
-
-def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None) -> None:
-    """A new campaign in `folder`, with batches that the user already has as its first deployments.
-
-    It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
-    """
-    task = load_task(settings, given)
-    for source, batch in data:
-        require_sound(batch, task, source)
-    if len(data) > settings.deployments:
-        raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
-    if settings.method.imagine.starts == "reset":
-        require_reset(task)
-    missing = settings.deployments - len(data)
-    if missing and (reason := _no_simulator(task)):
-        hint = "" if task.simulator else " Bring a batch for each with --data, or lower --deployments."
-        what = f"{missing} of {settings.deployments} deployments would have to be collected here"
-        raise UserError(f"{what}, but {reason.rstrip('.')}.{hint}")
-    _require_free(folder)
-    folder = folder.resolve()
-    place = folder.parent / f".{folder.name}.new"
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make {place}: {error.strerror}; choose another --out.") from error
-    with lock(place):
-        for stray in place.iterdir():  # of a process that was killed while it was here
-            if stray.is_dir():
-                shutil.rmtree(stray)
-            elif stray.name != "lock":
-                stray.unlink()
-        record = serial.to_json(settings)
-        write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
-        store = Store(place / STORE)
-        brought = [store.put_bytes(batch_bytes(batch), ".parquet") for _, batch in data]
-        with Ledger(place / LEDGER, create=True) as ledger:
-            ledger.append(
-                "created",
-                0,
-                {
-                    "settings": record,
-                    "task": fingerprint(task),
-                    "versions": versions(),
-                    "data": [
-                        {"batch": name, "source": source, "size": len(batch)}
-                        for name, (source, batch) in zip(brought, data, strict=True)
-                    ],
-                },
-            )
-        try:
-            os.rename(place, folder)  # replaces an empty directory, and nothing else
-        except OSError as error:
-            raise UserError(f"cannot make {folder}: {error.strerror}; choose another --out.") from error
-        sync_folder(folder.parent)
-
-
-def _require_free(folder: Path) -> None:
-    if (folder / LEDGER).exists():
-        raise UserError(
-            f"{folder} already holds a run: continue it with `musbo resume {folder}`, or choose another --out."
-        )
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file: choose another --out.")
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty: choose another --out. Nothing was written.")
-
-
-def open_settings(folder: Path) -> Campaign:
-    return _settings(_read(folder))
-
-
-def _read(folder: Path) -> steps.Status:
-    if not (folder / LEDGER).is_file():
-        raise UserError(f"{folder} holds no run: give the directory that `musbo run` wrote (its --out).")
-    with Ledger(folder / LEDGER) as ledger:
-        return steps.status(ledger.events())
-
-
-def _settings(status: steps.Status) -> Campaign:
-    if status.settings is None:
-        raise UserError("this run was never created completely: remove its directory and start again.")
-    return serial.from_json(status.settings["settings"])
-
-
-def versions() -> dict[str, str]:
-    return {
-        "musbo": musbo.__version__,
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "device": jax.devices()[0].platform,
-        "cores": str(os.cpu_count()),
-    }
 
 
 # Going on
@@ -368,7 +261,7 @@ class _Field:
     # The policy in the simulator, counted apart
 
     def evaluate(self, d: int) -> None:
-        reason = _no_simulator(self.task)
+        reason = no_simulator(self.task)
         if reason is not None:
             payload: dict[str, Any] = {"skipped": reason}
         else:
@@ -408,17 +301,6 @@ def measure(task: Task, policy: Policy, episodes: int, seed: int) -> dict[str, A
     }
 
 
-def _no_simulator(task: Task) -> str | None:
-    """Why a policy cannot be evaluated here, in a sentence; None where it can."""
-    if task.simulator is None:
-        return f"task {task.name} has no simulator"
-    try:
-        make_world(task, 1)
-    except UserError as error:
-        return str(error)
-    return None
-
-
 def _describe(batch: Batch) -> dict[str, Any]:
     returns, lengths = batch.returns(), batch.lengths()
     return {
@@ -455,101 +337,3 @@ def _training_summary(metrics: list[dict[str, Any]], d: int) -> dict[str, Any]:
         "disagreement": improve.get("disagreement"),
         "updates": improve.get("index"),
     }
-
-
-# What stands in the directory at the end
-
-
-def export(folder: Path, ledger: Ledger, store: Store) -> None:
-    """The policy, batches, metrics and summary under names that a person looks for, each file whole or absent."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    now = steps.status(ledger.events())
-    write_whole(folder / "policy.safetensors", store.get(now.trained[max(now.trained)]["policy"]))
-    (folder / "data").mkdir(exist_ok=True)
-    for d, item in now.batches.items():
-        _same_file(store.path(item["batch"]), folder / "data" / f"deployment-{d}.parquet")
-    rows = ledger.metrics()
-    write_whole(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    table = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), table)
-    write_whole(folder / "metrics.parquet", table.getvalue())
-    outcome = {**summary(folder), "finished": True}
-    write_whole(folder / "summary.json", json.dumps(outcome, indent=1).encode())
-    for stray in folder.iterdir():
-        if is_temporary(stray.name):  # of a process that was killed at this place
-            stray.unlink()
-
-
-def _same_file(source: Path, target: Path) -> None:
-    """`target` as a second name of `source`, which costs no space, or a copy where a file system has no such names."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        write_whole(target, source.read_bytes())
-
-
-def whereabouts(folder: Path) -> dict[str, Any]:
-    """What the run waits for or is doing, and how far its training is written down."""
-    settings = open_settings(folder)
-    with Ledger(folder / LEDGER) as ledger:
-        events, metrics = ledger.events(), ledger.metrics()
-    now = steps.status(events)
-    words = {"collect": "collecting", "train": "training", "evaluate": "evaluating", "finished": "finished"}
-    text = words[now.phase]
-    if not now.finished:
-        text += f" deployment {min(now.deployment, settings.deployments)} of {settings.deployments}"
-    if now.phase == "train" and metrics and metrics[-1]["deployment"] == now.deployment:
-        last = metrics[-1]
-        of = last.get("epochs") or last.get("updates")
-        text += f", {last['stage']} {last['index']}" + (f" of {of}" if of else "")
-    return {"now": text + (", stopped" if now.stopped else ""), "phase": now.phase, "stopped": now.stopped}
-
-
-def summary(folder: Path) -> dict[str, Any]:
-    """One object that says what was run and what came out, finished or not."""
-    now = _read(folder)
-    settings = _settings(now)
-    assert now.settings is not None
-    returns = [now.evaluated[d].get("return") for d in sorted(now.evaluated)]
-    last = now.trained[max(now.trained)] if now.trained else {}
-    return {
-        "task": settings.task,
-        "algorithm": settings.algo,
-        "preset": settings.preset,
-        "seed": settings.seed,
-        "deployments": len(now.batches),
-        "transitions": sum(item["size"] for item in now.batches.values()),
-        "returns": returns,
-        "final_return": returns[-1] if returns else None,
-        "policy_sha256": last.get("policy_sha256"),
-        "seconds": sum(
-            item.get("seconds", 0.0) for item in (*now.batches.values(), *now.trained.values(), *now.evaluated.values())
-        ),
-        "finished": now.finished,
-        "evaluation_steps": sum(item.get("steps", 0) for item in now.evaluated.values()),
-        "per_deployment": [
-            {
-                "deployment": d,
-                "batch": {k: v for k, v in now.batches[d].items() if k != "batch"},
-                "trained": {k: v for k, v in now.trained.get(d, {}).items() if k != "state"},
-                "evaluated": now.evaluated.get(d, {}),
-            }
-            for d in sorted(now.batches)
-        ],
-        "versions": now.settings["versions"],
-    }
-
-
-def final_policy(folder: Path, deployment: int | None = None) -> tuple[Policy, int]:
-    """The policy trained after `deployment` (the last one by default)."""
-    trained = _read(folder).trained
-    if not trained:
-        raise UserError(f"{folder} has no trained policy yet: continue it with `musbo resume {folder}`.")
-    d = max(trained) if deployment is None else deployment
-    if d not in trained:
-        raise UserError(f"{folder} has no policy of deployment {d}: it has {', '.join(map(str, sorted(trained)))}.")
-    return serial.decode(Store(folder / STORE).get(trained[d]["policy"])), d

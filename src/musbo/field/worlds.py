@@ -311,3 +311,14 @@ def quiet_mujoco() -> Iterator[None]:
     for notice in notices:
         if "settotalmass" not in notice:
             warnings.warn(f"Mujoco: {notice}", stacklevel=3)
+
+
+def no_simulator(task: Task) -> str | None:
+    """Why a policy cannot be evaluated here, in a sentence; None where it can."""
+    if task.simulator is None:
+        return f"task {task.name} has no simulator"
+    try:
+        make_world(task, 1)
+    except UserError as error:
+        return str(error)
+    return None
