@@ -83,11 +83,11 @@ def read(work: Path, wanted: list[tuple[str, str, int]]) -> tuple[list[dict], li
     for task, algo, seed in wanted:
         out = work / f"{task}-{algo}-{seed}"
         if not (out / "ledger.sqlite").exists():
-            missing.append(f"{task} {algo} seed {seed}: not started")
+            missing.append(f"{task} {algo} {seed}")
             continue
         found = summary(out)
         if not found["finished"]:
-            missing.append(f"{task} {algo} seed {seed}: {len(found['returns'])} of {BUDGETS[task][0]} deployments")
+            missing.append(f"{task} {algo} {seed} (at deployment {len(found['returns'])} of {BUDGETS[task][0]})")
         for item in found["per_deployment"]:
             if "return" not in item["evaluated"]:
                 continue
@@ -144,7 +144,7 @@ def table(rows: list[dict], missing: list[str], algos: list[str]) -> str:
                 lines.append(f"  - MUSBO minus {algo}, seed by seed: {each} (mean {statistics.mean(pairs):+.0f})")
         lines += ["", *coefficient(task, [r for r in rows if r["task"] == task and r["algo"] == "musbo"]), ""]
     if missing:
-        lines += ["Not run yet: " + "; ".join(missing) + ".", ""]
+        lines += ["Not run yet (task, method, seed): " + "; ".join(missing) + ".", ""]
     return "\n".join(lines)
 
 
