@@ -72,7 +72,7 @@ class ImaginedTRPO:
     updates: int = 2000
     """L: TRPO updates per deployment (paper: 2000, hopper 6000)."""
     handover: Handover = Last()
-    """Which policy is handed over (spec 6.6)."""
+    """Which policy is handed over."""
     check: Check = Check()
     """Imagined evaluation during training."""
 

@@ -118,7 +118,8 @@ def _paper(task: str) -> ImaginedTRPO:
         policy=PolicySettings(hidden=(200, 200), activation="relu", sigma=0.1),
         imagine=Imagine(50_000 // horizon, horizon, "initial", "per_outer"),
         discount=Discounting(0.99, lam),
-        trpo=TRPO(delta=delta, literal_delta=False),  # spec 6.5: delta as printed is recorded, delta / 220 is applied
+        # delta as printed is recorded, delta / 220 is applied: docs/decisions/delta-and-sigma.md
+        trpo=TRPO(delta=delta, literal_delta=False),
         updates=updates,
         handover=Last(),
         check=Check(every=100),

@@ -9,7 +9,7 @@ import difflib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -90,11 +90,8 @@ def _own_flags(method: ImaginedTRPO) -> Iterator[tuple[str, bool]]:
 def help_text(method: ImaginedTRPO) -> str:
     """The settings of `method` with their values as defaults."""
     text = io.StringIO()
-    try:
-        with redirect_stdout(text):
-            tyro.cli(ImaginedTRPO, default=method, args=["--help"], prog="musbo run", config=CONFIG)
-    except SystemExit:
-        pass
+    with redirect_stdout(text), suppress(SystemExit):  # tyro leaves when it has printed its help
+        tyro.cli(ImaginedTRPO, default=method, args=["--help"], prog="musbo run", config=CONFIG)
     _, _, boxes = text.getvalue().partition("\n\n")
     return boxes.partition("\n\n")[2]
 

@@ -23,7 +23,7 @@ CLIP = 10.0  # of the normalised observation: an outlier must not own the regres
 
 @dataclass(frozen=True)
 class Ridge:
-    """V: ridge regression (spec 6.3)."""
+    """V: ridge regression."""
 
     strength: float = 1e-5
     """Ridge penalty, relative to the mean square of each feature."""
@@ -129,7 +129,7 @@ Value = RidgeValue | MLPValue
 
 @dataclass(frozen=True)
 class Discounting:
-    """Discount and GAE (spec 6.3)."""
+    """Discount and GAE."""
 
     gamma: float = 0.99
     """gamma: discount (paper: 0.99)."""

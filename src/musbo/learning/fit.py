@@ -31,7 +31,7 @@ def adam(gradient: Any, moments: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How one ensemble is shaped and trained (spec sections 3 and 4)."""
+    """How one ensemble is shaped and trained."""
 
     members: int = 5
     """N for the dynamics ensemble, K for the labeler (paper: 5 and 3)."""

@@ -1,4 +1,4 @@
-"""Which policy of a deployment's updates is handed over (spec 6.6). No reading looks at a simulator.
+"""Which policy of a deployment's updates is handed over. No reading looks at a simulator.
 
 Every few updates the policy's mean is rolled out in every member of M from held-out start states: the imagined return
 per member, and the labeler's disagreement along the way. `Last` only logs that; `BestImagined` keeps the policy with

@@ -22,7 +22,7 @@ from musbo.tasks.task import Task
 
 @dataclass(frozen=True)
 class Imagine:
-    """Imagined trajectories per TRPO update (spec 6.2)."""
+    """Imagined trajectories per TRPO update."""
 
     rollouts: int = 200
     """Trajectories per update (200 x 250 or 50 x 1000: 50,000 imagined steps (BREMEN))."""

@@ -32,7 +32,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """U, the uncertainty coefficient (spec section 4)."""
+    """U, the uncertainty coefficient."""
 
     alpha: float | Literal["auto"] = 0.028
     """alpha: temperature of U (paper: 0.028); `auto`: ln 2 over the 90th percentile of held-out disagreement."""

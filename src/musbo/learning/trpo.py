@@ -21,12 +21,12 @@ from musbo.models.policy import Policy
 
 @dataclass(frozen=True)
 class TRPO:
-    """The trust-region step (spec 6.3)."""
+    """The trust-region step."""
 
     delta: float = 0.05
-    """delta: bound on the mean KL per update (paper: 0.05, halfcheetah 0.1; see spec 6.5 for its scale)."""
+    """delta: bound on the mean KL per update (paper: 0.05, halfcheetah 0.1; at which scale: `literal_delta`)."""
     literal_delta: bool = True
-    """Apply delta as it is; off: apply delta / 220, the paper's travel per update at an honest sigma (spec 6.5)."""
+    """Apply delta as it is; off: apply delta / 220, the paper's travel per update at an honest sigma."""
     cg_iterations: int = 10
     """Conjugate-gradient iterations (BREMEN: 10)."""
     damping: float = 0.1

@@ -22,7 +22,7 @@ from musbo.tasks.task import Task
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """pi: shape and noise of the policy (spec 6.4)."""
+    """pi: shape and noise of the policy."""
 
     hidden: tuple[int, ...] = (200, 200)
     """Hidden layers (paper, appendix F: two of 200)."""
