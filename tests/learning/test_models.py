@@ -15,7 +15,7 @@ from musbo.learning import models
 from musbo.learning.fit import FitSettings
 from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
-from musbo.models.labeler import Labeler, Probabilistic, unknown_levels
+from musbo.models.labeler import Labeler, Levels, Probabilistic
 from tests.learning.small import batch_of, endless, f32, shifting_labeler
 from tests.models.test_mlp import forward, random_mlp
 
@@ -117,8 +117,9 @@ def test_where_a_fit_begins(kind: str):
     old_scaling, scaling = measure(some_data(30), learn_reward=False), measure(data, learn_reward=False)
     settings = FitSettings(members=2, hidden=(5,), activation="silu", weights=kind)  # type: ignore[arg-type]
     k_old, k_new = jax.random.split(jax.random.PRNGKey(0))
+    levels = Levels(*(jnp.ones(()) for _ in range(4)))
     M = Dynamics(dynamics.init_members(k_old, endless, (5,), "silu", 2), old_scaling)
-    P = Labeler(labeler.init_members(k_old, endless, (5,), "silu", 2), old_scaling, unknown_levels())
+    P = Labeler(labeler.init_members(k_old, endless, (5,), "silu", 2), old_scaling, levels)
     began_M = models.begin_dynamics(endless, settings, M, scaling, k_new).networks
     began_P = models.begin_labeler(endless, settings, P, scaling, k_new).networks
 

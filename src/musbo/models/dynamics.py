@@ -1,7 +1,7 @@
 """The dynamics ensemble M (theta): N deterministic networks that predict the next state (section 3.1 of the paper).
 
-Input is the standardised [s, a]; output is the standardised difference s' - s, so that the prediction is s + un-
-standardised output. Where the task's reward is learned, it is one more regression output; where its termination is
+Input is the standardised [s, a]; output is the standardised difference s' - s, so that the prediction is s plus the
+output in raw units. Where the task's reward is learned, it is one more regression output; where its termination is
 learned, one more logit.
 """
 

@@ -58,10 +58,6 @@ def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activat
     return jax.vmap(one)(jax.random.split(key, n))
 
 
-def unknown_levels() -> Levels:
-    return Levels(*(jnp.ones(()) for _ in range(4)))
-
-
 def state_targets(scaling: Scaling) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
     """Mean and deviation of s' - s alone: P never predicts a reward."""
     obs = scaling.obs_mean.shape[0]
