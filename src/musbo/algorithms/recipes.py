@@ -102,7 +102,7 @@ def settings(algo: str, preset: Preset, task: str) -> ImaginedTRPO:
     recipe = ALGORITHMS[algo]
     parts = SCALES[preset](task)
     label = recipe.label
-    if preset == "fast" and isinstance(label, Disagreement):
+    if preset == "fast" and task not in SHORT_LIVED and isinstance(label, Disagreement):
         label = replace(label, alpha="auto")  # 0.028 is nearly inert with good models: benchmarks/deployments
     parts = replace(parts, label=label, start=recipe.start, explore=recipe.explore)
     if preset == "paper" and algo == "bremen" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
@@ -137,7 +137,7 @@ def _fast(task: str) -> ImaginedTRPO:
         decay="cosine",
         patience=12,
     )
-    return ImaginedTRPO(
+    parts = ImaginedTRPO(
         # M is fitted three times as long as P: a short fit never imagines the rare falls, so the policy meets them
         # in the world only (benchmarks/fast-preset).
         dynamics=replace(fit, members=5, epochs=40, max_steps=10_000, patience=40),
@@ -149,6 +149,17 @@ def _fast(task: str) -> ImaginedTRPO:
         updates=80,
         handover=Last(),
         check=Check(every=10, rollouts=10),
+    )
+    if task not in SHORT_LIVED:
+        return parts
+    # A body that falls within a second needs more noise than sigma 0.2 to find another way of moving.
+    return replace(
+        parts,
+        dynamics=replace(parts.dynamics, max_steps=6000),
+        policy=replace(parts.policy, sigma=0.5),
+        imagine=Imagine(100, 300, "mixed"),
+        trpo=replace(parts.trpo, delta=0.02),
+        updates=100,
     )
 
 
