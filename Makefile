@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check coverage clean
+.PHONY: help run test test-all check coverage bench clean
 
 help: ## show the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,11 @@ check: $(VENV)/.installed-dev ## format, lint, types, import rule, tests
 
 coverage: $(VENV)/.installed-dev ## the short forms, with the lines that they miss
 	$(PYTEST) --cov --cov-report term-missing $(ARGS)
+
+bench: $(VENV)/.installed ## speed beside the peers and the machine's limit (on an idle machine, about half an hour)
+	$(BIN)/python benchmarks/speed/run.py $(ARGS)
+	$(BIN)/python benchmarks/speed/growth.py
+	$(BIN)/python benchmarks/speed/start.py
 
 clean: ## remove the environment, caches and build products
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov

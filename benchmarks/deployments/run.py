@@ -93,6 +93,8 @@ def read(work: Path, wanted: list[tuple[str, str, int]]) -> tuple[list[dict], li
             if "return" not in item["evaluated"]:
                 continue
             row = {"task": task, "algo": algo, "seed": seed, "deployment": item["deployment"]}
+            last = item["deployment"] == BUDGETS[task][0]
+            row["alpha_auto"] = automatic_alpha(out) if last else None  # of earlier labelers nothing is kept
             for part, names in COLUMNS.items():
                 for name in names:
                     value = item[part].get(name)
@@ -100,6 +102,19 @@ def read(work: Path, wanted: list[tuple[str, str, int]]) -> tuple[list[dict], li
                     row[key] = " ".join(f"{v:.6g}" for v in value) if isinstance(value, list) else value
             rows.append(row)
     return rows, missing
+
+
+def automatic_alpha(out: Path) -> float:
+    """What alpha would be at `auto` for the labeler that a finished run ends with."""
+    from musbo.campaign import steps
+    from musbo.campaign.ledger import Ledger
+    from musbo.campaign.store import Store
+    from musbo.core import serial
+
+    with Ledger(out / "ledger.sqlite") as ledger:
+        trained = steps.status(ledger.events()).trained
+    state = serial.decode(Store(out / "store").get(trained[max(trained)]["state"]))
+    return math.log(2) / float(state.labeler.levels.pair_p90)
 
 
 def table(rows: list[dict], missing: list[str], algos: list[str]) -> str:
@@ -157,7 +172,7 @@ def coefficient(task: str, rows: list[dict]) -> list[str]:
     lines = [
         f"U inside the last imagined batch and zeta in the field, MUSBO on {task}, mean over seeds:",
         "",
-        "| deployment | U, 10-90 %, at 0.028 | U, 10-90 %, as run | alpha as run | zeta 10, 50, 90 % | at its cap |",
+        "| deployment | U, 10-90 %, at 0.028 | at auto (alpha) | as run (alpha) | zeta 10, 50, 90 % | at its cap |",
         "|---|---|---|---|---|---|",
     ]
 
@@ -171,13 +186,16 @@ def coefficient(task: str, rows: list[dict]) -> list[str]:
         def spread(alphas: list[float], far: list[list[float]] = far) -> str:
             low = mean([math.exp(-a * x[2]) for a, x in zip(alphas, far, strict=True)])
             high = mean([math.exp(-a * x[0]) for a, x in zip(alphas, far, strict=True)])
-            return f"{low:.2f} to {high:.2f}"
+            return f"{low:.2f} to {high:.2f} ({mean(alphas):.3f})"
 
-        auto = [row["alpha"] for row in here]
+        run = [row["alpha"] for row in here]
+        auto = [row["alpha_auto"] for row in here]
+        at_auto = spread(auto) if None not in auto else "-"
         zeta = [[float(x) for x in row["zeta"].split()] for row in here if row["zeta"]]
         shown = " ".join(f"{mean([z[i] for z in zeta]):.2f}" for i in range(3)) if zeta else "random batch"
         cap = f"{mean([row['zeta_at_cap'] for row in here if row['zeta']]):.2f}" if zeta else ""
-        lines.append(f"| {d} | {spread([0.028] * len(here))} | {spread(auto)} | {mean(auto):.3f} | {shown} | {cap} |")
+        fixed = spread([0.028] * len(here)).partition(" (")[0]
+        lines.append(f"| {d} | {fixed} | {at_auto} | {spread(run)} | {shown} | {cap} |")
     return lines
 
 
