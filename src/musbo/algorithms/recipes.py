@@ -152,7 +152,8 @@ def _fast(task: str) -> ImaginedTRPO:
     )
     if task not in SHORT_LIVED:
         return parts
-    # A body that falls within a second needs more noise than sigma 0.2 to find another way of moving.
+    # A body that falls within a second needs more noise than sigma 0.2 to find another way of moving; and from one
+    # update to the next it may fall again, which every member sees, so the last policy is not the one to hand over.
     return replace(
         parts,
         dynamics=replace(parts.dynamics, max_steps=6000),
@@ -160,6 +161,7 @@ def _fast(task: str) -> ImaginedTRPO:
         imagine=Imagine(100, 300, "mixed"),
         trpo=replace(parts.trpo, delta=0.02),
         updates=100,
+        handover=BestImagined(),
     )
 
 
