@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from musbo.algorithms.method import Metrics
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
@@ -41,8 +42,6 @@ from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
 from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
 from musbo.tasks.task import Task
-
-Metrics = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,18 @@ class ImaginedTRPO:
                 f"the {self.dynamics.members} dynamics members."
             )
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        cloning = ("start",) if isinstance(self.start, Clone) else ()
+        return ("dynamics", "labeler", *cloning, "improve")
+
+    def require(self, task: Task) -> None:
+        if self.imagine.starts == "reset":
+            require_reset(task)
+
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
         """Before the first deployment: an untrained policy and no models."""
-        if self.imagine.starts == "reset":
-            require_reset(task)  # now, not after hours of fitting
+        self.require(task)
         k_policy, k_value = jax.random.split(key)
         value = self.baseline.begin(task.obs_size, k_value)
         return State("collected", init_policy(k_policy, task, self.policy), value)

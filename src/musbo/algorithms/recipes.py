@@ -1,25 +1,31 @@
-"""Names to values: which method is which value of `ImaginedTRPO`, and the three presets with the source of every
+"""Names to values: which method is which value of which class, and the three presets with the source of every
 number.
 
 `paper` has every number of the paper's tables, `fast` is for two CPU cores, `quick` for demonstrations and tests.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, overload
 
+from musbo.algorithms.floors import Chance, Imitation
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.method import Method
+from musbo.algorithms.model_free import ModelFree
 from musbo.core.errors import UserError
 from musbo.learning.advantage import Discounting
 from musbo.learning.fit import FitSettings
 from musbo.learning.handover import BestImagined, Check, Last
 from musbo.learning.imagine import Imagine
 from musbo.learning.label import Disagreement, Trust
+from musbo.learning.soft import Entropy, Nearness, Regulariser, SoftSettings, Support
 from musbo.learning.start import Clone, Continue
 from musbo.learning.trpo import TRPO
 from musbo.models.actor import Plain, Seeking
 from musbo.models.policy import PolicySettings
 
 Preset = Literal["quick", "fast", "paper"]
+Imagined = Literal["musbo", "musbo-coefficient", "musbo-collection", "bremen", "me-trpo"]
 PRESETS: dict[str, str] = {
     "quick": "a minute or two: demonstrations and tests",
     "fast": "two CPU cores: deeper, narrower networks and fewer, larger updates",
@@ -29,29 +35,10 @@ PRESETS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method: what it is in one line, and the three parts that make it so."""
+    """A method: what it is in one line, and how it is made for a preset and a task."""
 
     line: str
-    label: Disagreement | Trust
-    start: Clone | Continue
-    explore: Seeking | Plain
-
-
-ALGORITHMS: dict[str, Recipe] = {
-    "musbo": Recipe(
-        "the paper's method: uncertainty coefficient and low-support collection", Disagreement(), Clone(), Seeking()
-    ),
-    "musbo-coefficient": Recipe(
-        "MUSBO without zeta: the uncertainty coefficient only", Disagreement(), Clone(), Plain(0.01)
-    ),
-    "musbo-collection": Recipe("MUSBO without U: low-support collection only", Trust(), Clone(), Seeking()),
-    "bremen": Recipe(
-        "behaviour cloning, then TRPO in the ensemble (Matsushima et al., 2020)", Trust(), Clone(), Plain(0.1)
-    ),
-    "me-trpo": Recipe(
-        "TRPO in the ensemble, the policy carried over (Kurutach et al., 2018)", Trust(), Continue(), Plain(0.1)
-    ),
-}
+    make: Callable[[Preset, str], Method]
 
 
 @dataclass(frozen=True)
@@ -93,19 +80,40 @@ def budget(preset: Preset, task: str) -> Budget:
     return Budget(10, batch // 2) if task in SHORT_LIVED else Budget(5, batch)
 
 
-def settings(algo: str, preset: Preset, task: str) -> ImaginedTRPO:
+@overload
+def settings(algo: Imagined, preset: Preset, task: str) -> ImaginedTRPO: ...
+@overload
+def settings(algo: str, preset: Preset, task: str) -> Method: ...
+def settings(algo: str, preset: Preset, task: str) -> Method:
     """The value of a method for a task (a name of ours, or any other for a task of one's own)."""
     if algo not in ALGORITHMS:
         raise UserError(f"there is no algorithm {algo!r}: choose one of {', '.join(ALGORITHMS)}.")
     if preset not in PRESETS:
         raise UserError(f"there is no preset {preset!r}: choose one of {', '.join(PRESETS)}.")
-    recipe = ALGORITHMS[algo]
-    parts = SCALES[preset](task)
-    label = recipe.label
-    if preset == "fast" and task not in SHORT_LIVED and isinstance(label, Disagreement):
-        label = replace(label, alpha="auto")  # 0.028 is nearly inert with good models: benchmarks/deployments
-    parts = replace(parts, label=label, start=recipe.start, explore=recipe.explore)
-    if preset == "paper" and algo == "bremen" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
+    return ALGORITHMS[algo].make(preset, task)
+
+
+# TRPO in imagination
+
+
+def imagined(
+    label: Disagreement | Trust, start: Clone | Continue, explore: Seeking | Plain
+) -> Callable[[Preset, str], ImaginedTRPO]:
+    """A recipe by the three parts that tell these methods apart."""
+
+    def make(preset: Preset, task: str) -> ImaginedTRPO:
+        parts = SCALES[preset](task)
+        chosen = label
+        if preset == "fast" and task not in SHORT_LIVED and isinstance(chosen, Disagreement):
+            chosen = replace(chosen, alpha="auto")  # 0.028 is nearly inert with good models: benchmarks/deployments
+        return replace(parts, label=chosen, start=start, explore=explore)
+
+    return make
+
+
+def _bremen(preset: Preset, task: str) -> ImaginedTRPO:
+    parts = imagined(Trust(), Clone(), Plain(0.1))(preset, task)
+    if preset == "paper" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
         parts = replace(parts, trpo=replace(parts.trpo, delta=0.1))  # BREMEN's own delta on both cheetahs
     return parts
 
@@ -190,3 +198,51 @@ def _quick(task: str) -> ImaginedTRPO:
 
 
 SCALES = {"paper": _paper, "fast": _fast, "quick": _quick}
+
+
+# Model-free methods: the number of gradient steps is the same for all
+
+
+def model_free(regulariser: Regulariser) -> Callable[[Preset, str], ModelFree]:
+    def make(preset: Preset, task: str) -> ModelFree:
+        if preset == "quick":
+            networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
+            return ModelFree(narrower(regulariser, 64), networks, steps=4000)
+        if preset == "fast":
+            return ModelFree(narrower(regulariser, 200), steps=20_000)
+        return ModelFree(regulariser, steps=200_000)
+
+    return make
+
+
+def narrower(regulariser: Regulariser, width: int) -> Regulariser:
+    """BCQ's generator of 750-750, applied to ten candidates per row, would cost ten times the rest."""
+    return replace(regulariser, generator=(width, width)) if isinstance(regulariser, Support) else regulariser
+
+
+def _imitation(preset: Preset, task: str) -> Imitation:
+    return Imitation(policy=SCALES[preset](task).policy)
+
+
+ALGORITHMS: dict[str, Recipe] = {
+    "musbo": Recipe(
+        "the paper's method: uncertainty coefficient and low-support collection",
+        imagined(Disagreement(), Clone(), Seeking()),
+    ),
+    "musbo-coefficient": Recipe(
+        "MUSBO without zeta: the uncertainty coefficient only", imagined(Disagreement(), Clone(), Plain(0.01))
+    ),
+    "musbo-collection": Recipe("MUSBO without U: low-support collection only", imagined(Trust(), Clone(), Seeking())),
+    "bremen": Recipe("behaviour cloning, then TRPO in the ensemble (Matsushima et al., 2020)", _bremen),
+    "me-trpo": Recipe(
+        "TRPO in the ensemble, the policy carried over (Kurutach et al., 2018)",
+        imagined(Trust(), Continue(), Plain(0.1)),
+    ),
+    "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
+    "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
+    "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),
+    "bc": Recipe("a floor: behaviour cloning of the newest batch", _imitation),
+    "random": Recipe("a floor: uniformly random actions", lambda preset, task: Chance()),
+}
+METHODS: tuple[type, ...] = (ImaginedTRPO, ModelFree, Imitation, Chance)
+"""The classes behind the names."""

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from numpy.typing import ArrayLike
 
-from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.method import Method
 from musbo.algorithms.recipes import Preset
 from musbo.campaign import folders, loop, results
 from musbo.campaign.loop import Observer
@@ -82,7 +82,7 @@ def run(
     deployments: int | None = None,
     batch: int | None = None,
     episodes: int | None = None,
-    method: ImaginedTRPO | None = None,
+    method: Method | None = None,
     data: Sequence[str | Path | Batch] = (),
     out: str | Path | None = None,
     observe: Observer = lambda news: None,

@@ -2,7 +2,7 @@
 
 A part that comes in kinds (how imagination is judged, where optimisation starts, ...) is chosen by a flag of its own,
 `--label trust`, and has the settings of its kind below it, `--label.alpha 0.1`. So the flags depend on the method, and
-the method on flags; `known_flags` therefore lists the flags of every kind.
+the method on flags; `known_flags` therefore lists the flags of every kind of every method.
 """
 
 import difflib
@@ -11,15 +11,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
-from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.method import Method
+from musbo.algorithms.recipes import METHODS
 from musbo.core.errors import UserError
 
+M = TypeVar("M", bound=Method)
 CONFIG = (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
-HINTS = get_type_hints(ImaginedTRPO)
 
 
 def _word(cls: type) -> str:
@@ -27,17 +28,22 @@ def _word(cls: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
-PARTS: dict[str, dict[str, type]] = {
-    name: {_word(kind): kind for kind in get_args(hint)}
-    for name, hint in HINTS.items()
-    if get_args(hint) and all(is_dataclass(kind) for kind in get_args(hint))
-}
+def _parts(cls: type) -> Iterator[tuple[str, tuple[type, ...]]]:
+    for name, hint in get_type_hints(cls).items():
+        if get_args(hint) and all(is_dataclass(kind) for kind in get_args(hint)):
+            yield name, get_args(hint)
+
+
+PARTS: dict[str, dict[str, type]] = {}
 """The parts that come in kinds, and their kinds by name."""
+for _cls in METHODS:
+    for _name, _kinds in _parts(_cls):
+        PARTS.setdefault(_name, {}).update({_word(kind): kind for kind in _kinds})
 
 
 def known_flags() -> dict[str, bool]:
     """Every flag that some method has, and whether it takes more than one word."""
-    return dict(_flags(ImaginedTRPO, ""))
+    return {flag: several for cls in METHODS for flag, several in _flags(cls, "")}
 
 
 def _flags(cls: Any, prefix: str) -> Iterator[tuple[str, bool]]:
@@ -52,46 +58,57 @@ def _flags(cls: Any, prefix: str) -> Iterator[tuple[str, bool]]:
             yield f"--{flag}", get_origin(hint) is tuple
 
 
-def with_kinds(method: ImaginedTRPO, kinds: dict[str, str]) -> ImaginedTRPO:
+def with_kinds(method: M, kinds: dict[str, str]) -> M:
     """The method with parts of these kinds; a part that is of its kind already keeps its settings."""
+    own = dict(_parts(type(method)))
+    for part, kind in kinds.items():
+        if PARTS[part][kind] not in own.get(part, ()):
+            raise UserError(f"this method has no --{part} {kind}: `musbo run --algo NAME --help` lists what it has.")
     changed = {part: PARTS[part][kind] for part, kind in kinds.items()}
     return replace(
-        method, **{part: kind() for part, kind in changed.items() if not isinstance(getattr(method, part), kind)}
+        method,
+        **{part: kind() for part, kind in changed.items() if not isinstance(getattr(method, part), kind)},
     )
 
 
-def parse(method: ImaginedTRPO, words: Sequence[str]) -> ImaginedTRPO:
+def parse(method: M, words: Sequence[str]) -> M:
     """`method` with the settings that `words` change. A word that tyro cannot read ends the program with 2."""
     own = dict(_own_flags(method))
     for flag in (word for word in words if word.startswith("--")):
         if flag not in own:
-            part = flag[2:].partition(".")[0]
-            kind = _word(type(getattr(method, part)))
-            others = [
-                word for word, cls in PARTS[part].items() if f"--{part}.{flag.partition('.')[2]}" in _of(cls, part)
-            ]
-            raise UserError(f"{flag} is a setting of --{part} {' or '.join(others)}, but here {part} is {kind}.")
-    return tyro.cli(ImaginedTRPO, default=method, args=list(words), prog="musbo run", config=CONFIG)
+            raise UserError(_misplaced(method, flag))
+    return tyro.cli(type(method), default=method, args=list(words), prog="musbo run", config=CONFIG)
+
+
+def _misplaced(method: Method, flag: str) -> str:
+    """The sentence for a flag of another kind or of another method."""
+    part = flag[2:].partition(".")[0].replace("-", "_")
+    others = [word for word, cls in PARTS.get(part, {}).items() if flag in _of(cls, part)]
+    if not others or not hasattr(method, part):
+        return f"{flag} is a setting of another method: `musbo run --algo NAME --help` lists what a method has."
+    kind = _word(type(getattr(method, part)))
+    return f"{flag} is a setting of --{part} {' or '.join(others)}, but here {part} is {kind}."
 
 
 def _of(cls: type, part: str) -> set[str]:
     return {flag for flag, _ in _flags(cls, f"{part}.")}
 
 
-def _own_flags(method: ImaginedTRPO) -> Iterator[tuple[str, bool]]:
+def _own_flags(method: Any) -> Iterator[tuple[str, bool]]:
     for name in (field.name for field in fields(method)):
         value = getattr(method, name)
+        flag = name.replace("_", "-")
         if is_dataclass(value):
-            yield from _flags(type(value), f"{name}.")
+            yield from _flags(type(value), f"{flag}.")
         else:
-            yield f"--{name}", False
+            yield f"--{flag}", False
 
 
-def help_text(method: ImaginedTRPO) -> str:
+def help_text(method: Method) -> str:
     """The settings of `method` with their values as defaults."""
     text = io.StringIO()
     with redirect_stdout(text), suppress(SystemExit):  # tyro leaves when it has printed its help
-        tyro.cli(ImaginedTRPO, default=method, args=["--help"], prog="musbo run", config=CONFIG)
+        tyro.cli(type(method), default=method, args=["--help"], prog="musbo run", config=CONFIG)
     _, _, boxes = text.getvalue().partition("\n\n")
     return boxes.partition("\n\n")[2]
 

@@ -22,7 +22,6 @@ from musbo.data.batch import Batch
 from musbo.data.checks import require_sound
 from musbo.data.files import batch_bytes
 from musbo.field.worlds import no_simulator
-from musbo.learning.imagine import require_reset
 from musbo.tasks.task import Task
 
 LEDGER, STORE, SETTINGS = "ledger.sqlite", "store", "settings.json"
@@ -38,8 +37,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
         require_sound(batch, task, source)
     if len(data) > settings.deployments:
         raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
-    if settings.method.imagine.starts == "reset":
-        require_reset(task)
+    settings.method.require(task)
     missing = settings.deployments - len(data)
     if missing and (reason := no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --deployments."

@@ -17,7 +17,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from musbo.algorithms.imagined_trpo import State
 from musbo.campaign import steps
 from musbo.campaign.folders import LEDGER, STORE, open_settings, versions
 from musbo.campaign.ledger import Ledger, lock
@@ -31,6 +30,7 @@ from musbo.data.dataset import assemble
 from musbo.data.files import batch_bytes, batch_from_bytes
 from musbo.field import simulate
 from musbo.field.worlds import no_simulator
+from musbo.models.actor import SeekingActor
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
 
@@ -145,7 +145,7 @@ class _Field:
 
     # What the last complete training left
 
-    def state(self) -> State:
+    def state(self) -> Any:
         trained = self.status().trained
         if not trained:
             return self.settings.method.begin(self.task, self.key(0))
@@ -215,7 +215,7 @@ class _Field:
             **_describe(batch),
             "seconds": time.monotonic() - began,
             "extra_steps": extra,
-            **_zeta(self.settings.method.explore, np.concatenate(zeta)),
+            **_zeta(actor, np.concatenate(zeta)),
         }
         self.ledger.append("batch", d, {"batch": self.store.put_bytes(batch_bytes(batch), ".parquet"), **numbers})
         self.sweep()
@@ -311,11 +311,11 @@ def _describe(batch: Batch) -> dict[str, Any]:
     }
 
 
-def _zeta(explore: Any, zeta: np.ndarray) -> dict[str, Any]:
+def _zeta(actor: Any, zeta: np.ndarray) -> dict[str, Any]:
     """Quantiles of the exploration scale and the share at its cap; nothing where nobody sought."""
-    cap = getattr(explore, "zeta_max", None)
-    if not zeta.any():
+    if not isinstance(actor, SeekingActor):
         return {}
+    cap = actor.settings.zeta_max
     at_cap = float(np.mean(zeta >= cap * (1 - 1e-6))) if cap else 0.0
     return {"zeta": [float(q) for q in np.quantile(zeta, [0.1, 0.5, 0.9])], "zeta_at_cap": at_cap}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from musbo.algorithms import recipes
-from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.method import Method
 from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS, find_task
 from musbo.tasks.task import Task
@@ -26,7 +26,7 @@ class Campaign:
     """B"""
     episodes: int
     """Evaluation episodes after every deployment."""
-    method: ImaginedTRPO
+    method: Method
 
     def __post_init__(self) -> None:
         if self.deployments < 1:
@@ -47,7 +47,7 @@ def campaign(
     deployments: int | None = None,
     batch: int | None = None,
     episodes: int | None = None,
-    method: ImaginedTRPO | None = None,
+    method: Method | None = None,
 ) -> Campaign:
     """Settings from a few words; what is not said is the preset's."""
     name = task_name(task)

@@ -17,8 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from musbo.core.errors import UserError
+from musbo.models.gaussian import GaussianPolicy
 from musbo.models.labeler import Labeler, predict
 from musbo.models.policy import Policy
+from musbo.models.support import SupportPolicy
 
 Act = Float[Array, "b act"]
 Obs = Float[Array, "b obs"]
@@ -128,7 +130,19 @@ class SeekingActor(eqx.Module):
         return self.policy.clip(tentative + self.policy.half_range[None] * noise), zeta
 
 
-Actor = UniformActor | PlainActor | SeekingActor
+class SampleActor(eqx.Module):
+    """Samples of a stochastic policy."""
+
+    policy: GaussianPolicy | SupportPolicy
+    needs_oracle: bool = eqx.field(static=True, default=False)
+
+    def act(
+        self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
+    ) -> tuple[Act, Float[Array, " b"]]:
+        return self.policy.draw(obs, key), jnp.zeros(obs.shape[0])
+
+
+Actor = UniformActor | PlainActor | SeekingActor | SampleActor
 
 
 def exploration_scale(

@@ -146,10 +146,14 @@ def _collected(numbers: dict[str, Any]) -> str:
 def _ended(numbers: dict[str, Any]) -> str:
     if numbers["stage"] == "improve":
         return f"{words.count(numbers['index'], 'update')}; U {words.quantiles(numbers['U'])}"
+    if numbers["stage"] == "learn":
+        return f"{words.count(numbers['index'], 'gradient step')}; Q {words.number(numbers['Q'])}"
     return f"validation error {words.number(numbers['error'])} after {words.count(numbers['epoch'], 'epoch')}"
 
 
 def _trained(numbers: dict[str, Any]) -> str:
+    if numbers["chosen"] is None:
+        return "policy of the last step"
     imagined = words.number(words.imagined_per_step(numbers))
     return f"policy of update {numbers['chosen']}, imagined reward per step {imagined}"
 

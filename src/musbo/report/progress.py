@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from musbo.campaign.loop import News
-from musbo.learning.start import Clone
 from musbo.report.words import imagined_per_step, per_step, real_per_step
 
 STAGES = {
@@ -13,10 +12,12 @@ STAGES = {
     "dynamics": "fitting the dynamics M",
     "labeler": "fitting the labeler P",
     "start": "cloning the collector",
+    "behaviour": "cloning the behaviour",
+    "learn": "learning from the data",
     "improve": "improving in imagination",
     "evaluate": "evaluating",
 }
-"""The stages of a deployment, in order, and what is going on in each."""
+"""What is going on in each stage of a deployment; which stages there are, and their order, is the method's."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Seen:
     """All that the news so far say."""
 
     deployments: int = 1
-    stages: tuple[str, ...] = tuple(STAGES)
+    stages: tuple[str, ...] = ("collect", "evaluate")
     deployment: int = 1
     stage: str = "collect"
     done: int = 0
@@ -49,7 +50,7 @@ def fold(seen: Seen, news: News, now: float) -> Seen:
 
 def _begin(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
     settings = numbers["settings"]
-    stages = tuple(stage for stage in STAGES if stage != "start" or isinstance(settings.method.start, Clone))
+    stages = ("collect", *settings.method.stages, "evaluate")
     deployment = min(seen.deployment, settings.deployments)
     seen = replace(seen, deployments=settings.deployments, stages=stages, deployment=deployment)
     done = {row["deployment"]: row for row in numbers["per_deployment"]}
@@ -92,8 +93,8 @@ def _training(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
         imagined = per_step(numbers["imagined_return"], numbers["imagined_length"])
         seen = seen if seen.stage == "improve" else _enter(seen, "improve", now)
         return replace(seen, imagined=imagined)
-    if stage == "improve":
-        return replace(_report(seen, stage, numbers["index"], numbers["updates"], now), U=numbers["U"])
+    if stage in ("improve", "learn"):
+        return replace(_report(seen, stage, numbers["index"], numbers["updates"], now), U=numbers.get("U"))
     if stage == "done":
         return _enter(seen, "evaluate", now)
     seen = _report(seen, stage, numbers["epoch"], numbers["epochs"], now)

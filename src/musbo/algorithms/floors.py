@@ -1,0 +1,117 @@
+"""Floors: what one has without learning anything, and what imitation alone brings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from musbo.algorithms.method import Metrics
+from musbo.data.dataset import Dataset
+from musbo.data.scaling import Normaliser, measure
+from musbo.learning import start
+from musbo.learning.fit import FitState
+from musbo.learning.start import Clone
+from musbo.models.actor import Plain, PlainActor, UniformActor
+from musbo.models.gaussian import Frame
+from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
+from musbo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """Behaviour cloning of the newest batch, and nothing else."""
+
+    policy: PolicySettings = PolicySettings()
+    """Shape of the policy."""
+    clone: Clone = Clone()
+    """How the newest batch is cloned."""
+    explore: Plain = Plain(0.1)
+    """Noise around the clone when it collects."""
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return ("start",)
+
+    def require(self, task: Task) -> None:
+        """Any task will do."""
+
+    def begin(self, task: Task, key: PRNGKeyArray) -> "State":
+        return State("collected", init_policy(key, task, self.policy))
+
+    def actor(self, task: Task, state: "State") -> UniformActor | PlainActor:
+        if not state.trained:
+            return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+        assert isinstance(state.policy, Policy)
+        return PlainActor(state.policy, self.explore)
+
+    def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
+        policy = state.policy
+        assert isinstance(policy, Policy)
+        if state.stage == "collected":
+            scaling = measure(data, learn_reward=False)
+            policy = renormalise(policy, Normaliser(scaling.obs_mean, scaling.obs_std))
+            state = replace(state, stage="start", policy=policy)
+        work = state.fit or start.begin(policy)
+        fitted = work
+        for fitted, metrics in start.clone(self.clone, data, policy, work, key):
+            yield replace(state, fit=fitted), {"stage": "start", "index": metrics["epoch"], **metrics}
+        policy = start.cloned(policy, fitted)
+        yield State("collected", policy, trained=True), {"stage": "done", "index": 0}
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Uniformly random actions, in the field and as the policy that is handed over."""
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        return ()
+
+    def require(self, task: Task) -> None:
+        """Any task will do."""
+
+    def begin(self, task: Task, key: PRNGKeyArray) -> "State":
+        nothing = Normaliser(jnp.zeros(task.obs_size), jnp.ones(task.obs_size))
+        frame = Frame(nothing, jnp.asarray(task.centre, jnp.float32), jnp.asarray(task.half_range, jnp.float32))
+        return State("collected", Scatter(jax.random.normal(key, (task.obs_size, task.act_size)), frame))
+
+    def actor(self, task: Task, state: "State") -> UniformActor:
+        return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+
+    def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
+        yield state, {"stage": "done", "index": 0}
+
+
+class Scatter(eqx.Module):
+    """A function of the observation that looks like uniformly random actions: a policy has to be a function."""
+
+    directions: Float[Array, "obs act"]
+    frame: Frame
+
+    @property
+    def normaliser(self) -> Normaliser:
+        return self.frame.normaliser
+
+    @property
+    def centre(self) -> Float[Array, " act"]:
+        return self.frame.centre
+
+    @property
+    def half_range(self) -> Float[Array, " act"]:
+        return self.frame.half_range
+
+    def __call__(self, obs: Float[Array, "b obs"]) -> Float[Array, "b act"]:
+        digits = 1e4 * jnp.sin(100.0 * obs @ self.directions)  # the far digits of a smooth function
+        return self.frame.action(2.0 * (digits - jnp.floor(digits)) - 1.0)
+
+
+class State(eqx.Module):
+    """A policy, and a clone under way."""
+
+    stage: str = eqx.field(static=True)
+    policy: Policy | Scatter
+    fit: FitState | None = None
+    trained: bool = eqx.field(static=True, default=False)

@@ -1,0 +1,229 @@
+"""The contract: what every method has to do, whatever it is. A new recipe is in this suite by being a recipe."""
+
+from dataclasses import replace
+from functools import cache, singledispatch
+from itertools import islice
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from musbo.algorithms.floors import Chance, Imitation
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.method import Method
+from musbo.algorithms.model_free import ModelFree
+from musbo.algorithms.recipes import ALGORITHMS, METHODS, settings
+from musbo.core import serial
+from musbo.data.batch import Batch, make_batch
+from musbo.data.dataset import Dataset, assemble
+from musbo.learning.soft import Support
+from musbo.models.actor import UniformActor
+from musbo.tasks.builtin import pointmass
+from tests.algorithms.tiny import batch, same
+
+EPISODES = 20
+FLOORS = ("bc", "random")
+
+
+@singledispatch
+def small(method: Any) -> Any:
+    """The same method at a size for tests: a class of methods that is missing here fails loudly."""
+    raise NotImplementedError(f"say in tests/contract how a small {type(method).__name__} looks")
+
+
+@small.register
+def _(method: ImaginedTRPO) -> ImaginedTRPO:
+    fit = {"members": 2, "hidden": (32, 32), "epochs": 60, "patience": 60, "batch": 100}
+    return replace(
+        method,
+        dynamics=replace(method.dynamics, **fit),
+        labeler=replace(method.labeler, **fit),
+        policy=replace(method.policy, hidden=(16,)),
+        imagine=replace(method.imagine, rollouts=30, horizon=50),
+        updates=30,
+    )
+
+
+@small.register
+def _(method: ModelFree) -> ModelFree:
+    networks = replace(method.soft, actor=(32, 32), critic=(32, 32), batch=64, learning_rate=2e-3, gamma=0.95)
+    regulariser = method.regulariser
+    if isinstance(regulariser, Support):
+        regulariser = replace(regulariser, generator=(32, 32))
+    return replace(method, soft=networks, steps=3000, regulariser=regulariser)
+
+
+@small.register
+def _(method: Imitation) -> Imitation:
+    return replace(method, policy=replace(method.policy, hidden=(16,)))
+
+
+@small.register
+def _(method: Chance) -> Chance:
+    return method
+
+
+def brief(method: Any) -> Any:
+    """Even smaller: where only the course of events matters."""
+    match method:
+        case ImaginedTRPO():
+            few = {"epochs": 3, "hidden": (8,)}
+            return replace(
+                method, dynamics=replace(method.dynamics, **few), labeler=replace(method.labeler, **few), updates=6
+            )
+        case ModelFree():
+            return replace(method, steps=1500)
+    return method
+
+
+NAMES = list(ALGORITHMS)
+
+
+def method(name: str) -> Any:
+    return small(settings(name, "quick", "pointmass"))
+
+
+@cache
+def random_batch(seed: int = 0) -> Batch:
+    return batch(UniformActor(jnp.asarray(pointmass.low), jnp.asarray(pointmass.high)), EPISODES, seed)
+
+
+@cache
+def random_data(seed: int = 0) -> Dataset:
+    return assemble([random_batch(seed)], 2 * EPISODES * pointmass.episode_steps, seed)
+
+
+def trained(name: str, seed: int = 0) -> Any:
+    m, key = method(name), jax.random.PRNGKey(seed)
+    before = m.begin(pointmass, key)
+    return list(m.train(pointmass, random_data(seed), before, jax.random.fold_in(key, 1)))[-1][0]
+
+
+def value_of(policy: Any) -> float:
+    """Mean return of the deterministic policy in the true world."""
+    played = batch(Deterministic(policy), 20, seed=1000)  # type: ignore[arg-type]
+    return float(played.returns().mean())
+
+
+class Deterministic:
+    """A policy as an actor, for the loop of these tests."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def act(self, obs: Any, key: Any, *past: Any) -> tuple[Any, Any]:
+        return self.policy(obs), jnp.zeros(len(obs))
+
+
+jax.tree_util.register_pytree_node(Deterministic, lambda d: ((d.policy,), None), lambda _, parts: Deterministic(*parts))
+
+
+def test_every_class_of_methods_is_known():
+    assert {type(settings(name, "quick", "pointmass")) for name in NAMES} == set(METHODS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("preset", ["quick", "fast", "paper"])
+def test_a_method_is_a_value(name: str, preset: Any):
+    value = settings(name, preset, "hopper")
+    assert isinstance(value, Method)
+    assert hash(value) == hash(settings(name, preset, "hopper"))
+    assert serial.from_json(serial.to_json(value)) == value
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in FLOORS])
+def test_it_learns(name: str):
+    """From one batch of random actions on the point mass, at least twice as good as those, in the true world."""
+    random = random_batch().returns().mean()
+    learned = value_of(trained(name).policy)
+    print(f"{name}: random {random:.1f}, learned {learned:.1f}")
+    assert learned > random / 2  # costs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_stay_inside_the_bounds(name: str):
+    m = method(name)
+    state = m.begin(pointmass, jax.random.PRNGKey(3))
+    if name not in FLOORS:
+        state = list(brief(m).train(pointmass, random_data(), state, jax.random.PRNGKey(4)))[-1][0]
+    wild = 100.0 * jax.random.normal(jax.random.PRNGKey(5), (50, pointmass.obs_size))
+    zeros = jnp.zeros((50, pointmass.act_size))
+    act, zeta = m.actor(pointmass, state).act(wild, jax.random.PRNGKey(6), wild, zeros, jnp.zeros(50, bool))
+    for actions in (act, state.policy(wild)):
+        assert np.isfinite(actions).all()
+        assert (np.asarray(actions) >= pointmass.low - 1e-6).all() and (
+            np.asarray(actions) <= pointmass.high + 1e-6
+        ).all()
+    assert np.isfinite(zeta).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_resumes_to_the_same_bits_from_everywhere(name: str):
+    """Every state that training yields goes through bytes, and training goes on from there, twice over."""
+    m, key = brief(method(name)), jax.random.PRNGKey(7)
+    before = m.begin(pointmass, key)
+    states = list(m.train(pointmass, random_data(), before, key))
+    last = states[-1][0]
+    for state, metrics in states[:: max(1, len(states) // 6)]:
+        if metrics["stage"] == "done":
+            continue
+        copy = serial.decode(serial.encode(state))
+        assert same(copy, state)
+        again = list(m.train(pointmass, random_data(), copy, key))[-1][0]
+        assert same(again, last), f"other bits when resumed from {metrics['stage']} {metrics['index']}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_second_deployment(name: str):
+    """The trained actor collects, and training goes on from the carried-over state with stages as announced."""
+    m, key = brief(method(name)), jax.random.PRNGKey(8)
+    state = list(m.train(pointmass, random_data(), m.begin(pointmass, key), key))[-1][0]
+    second = batch(m.actor(pointmass, state), EPISODES, seed=9)
+    data = assemble([random_batch(), second], 2 * EPISODES * pointmass.episode_steps, 0)
+    seen = list(m.train(pointmass, data, state, jax.random.fold_in(key, 2)))
+    stages = list(dict.fromkeys(metrics["stage"] for _, metrics in seen if metrics["stage"] != "check"))
+    assert stages == [*m.stages, "done"]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(seen[-1][0].policy))
+
+
+def awkward(kind: str) -> Batch:
+    rng = np.random.default_rng(0)
+    n, obs, act = 200, pointmass.obs_size, pointmass.act_size
+    columns = {
+        "obs": rng.normal(size=(n, obs)).astype(np.float32),
+        "act": rng.uniform(-1, 1, (n, act)).astype(np.float32),
+        "reward": rng.normal(size=n).astype(np.float32),
+    }
+    columns["next_obs"] = (columns["obs"] + 0.1 * rng.normal(size=(n, obs))).astype(np.float32)
+    ends = np.arange(n) % 20 == 19
+    terminated = np.zeros(n, bool)
+    if kind == "constant columns":
+        columns["obs"][:, 1] = columns["next_obs"][:, 1] = 3.0
+        columns["act"][:, 0] = 1.0  # on the bound, where a squashed Gaussian has no density
+    if kind == "one episode":
+        ends = np.arange(n) == n - 1
+    if kind == "terminations everywhere":
+        terminated, ends = np.ones(n, bool), np.zeros(n, bool)
+    return make_batch(**columns, terminated=terminated, truncated=ends & ~terminated)
+
+
+@pytest.mark.parametrize("kind", ["constant columns", "one episode", "terminations everywhere"])
+@pytest.mark.parametrize("name", NAMES)
+def test_awkward_data(name: str, kind: str):
+    m, key = brief(method(name)), jax.random.PRNGKey(11)
+    data = assemble([awkward(kind)], 2 * EPISODES * pointmass.episode_steps, 0)
+    for state, metrics in m.train(pointmass, data, m.begin(pointmass, key), key):
+        numbers = [x for x in jax.tree.leaves(metrics) if isinstance(x, float)]
+        assert np.isfinite(numbers).all(), metrics
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.policy))
+
+
+def test_the_same_seed_gives_the_same_policy():
+    for name in ("sac", "bcq", "brac"):
+        m, key = brief(method(name)), jax.random.PRNGKey(12)
+        one, two = (
+            list(islice(m.train(pointmass, random_data(), m.begin(pointmass, key), key), 100))[-1][0] for _ in range(2)
+        )
+        assert same(one, two)
