@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 import musbo
+from musbo.algorithms import recipes
+from musbo.algorithms.model_free import ModelFree
 from musbo.campaign import loop
 from musbo.campaign.settings import campaign, default_folder, task_name
 from musbo.core import serial
 from musbo.field import simulate
 from musbo.models.actor import UniformActor
+from musbo.models.policy import Policy
 from musbo.tasks import builtin
 from tests.stories import tiny
 
@@ -74,6 +77,21 @@ def test_the_policy_can_be_loaded_from_the_folder_or_the_file(result):
         np.testing.assert_array_equal(musbo.load_policy(path)(obs), result.policy(obs))
 
 
+@pytest.mark.parametrize("algo", ["sac", "bcq", "brac", "bc", "random"])
+def test_every_kind_of_policy_goes_through_a_campaign(algo, tmp_path):
+    """Run, load from the file, call, evaluate again: with the numbers of the run."""
+    method = recipes.settings(algo, "quick", "pointmass")
+    if isinstance(method, ModelFree):
+        method = replace(method, steps=20)
+    run = musbo.run("pointmass", algo=algo, deployments=2, batch=100, episodes=2, method=method, out=tmp_path / "run")
+    obs = np.ones((3, 4))
+    loaded = musbo.load_policy(tmp_path / "run" / "policy.safetensors")
+    np.testing.assert_array_equal(loaded(obs), run.policy(obs))
+    assert (np.abs(loaded(obs)) <= 1).all()
+    again = musbo.evaluate(tmp_path / "run", episodes=2)
+    assert again["return"] == run.final_return
+
+
 def test_only_a_policy_is_loaded_as_one(result, tmp_path):
     serial.save(tmp_path / "other.safetensors", {"a": 1})
     with pytest.raises(musbo.UserError, match="not a policy"):
@@ -119,10 +137,9 @@ def test_a_batch_to_a_policy_without_any_simulator(tmp_path, batch):
         done = musbo.run(LOGS_ONLY, data=[data], deployments=1, method=tiny.method(), out=tmp_path / f"run{number}")
         assert done.final_return is None and done.returns == [None]
         assert done.policy(np.zeros(4)).shape == (2,)
-    assert (
-        musbo.load_policy(tmp_path / "run0").policy.mlp.weights[0]
-        == musbo.load_policy(tmp_path / "run1").policy.mlp.weights[0]
-    ).all()
+    first, second = (musbo.load_policy(tmp_path / f"run{number}").policy for number in range(2))
+    assert isinstance(first, Policy) and isinstance(second, Policy)
+    assert (first.mlp.weights[0] == second.mlp.weights[0]).all()
 
 
 def test_a_task_without_a_simulator_needs_all_its_data(tmp_path, batch):

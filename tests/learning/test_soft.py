@@ -12,7 +12,8 @@ from musbo.core.errors import UserError
 from musbo.data.scaling import Normaliser
 from musbo.learning import soft
 from musbo.learning.soft import Entropy, Nearness, SoftSettings, Support, Transitions
-from musbo.models.gaussian import Frame, head, log_density, sample, sample_beside
+from musbo.models.frame import Frame
+from musbo.models.gaussian import head, log_density, sample, sample_beside
 from musbo.models.mlp import MLP, init_mlp, member
 from musbo.models.support import decode, latents, nudged
 

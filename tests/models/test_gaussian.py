@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from musbo.data.scaling import Normaliser
-from musbo.models.gaussian import Frame, GaussianPolicy, head, log_density, sample
+from musbo.models.frame import Frame
+from musbo.models.gaussian import GaussianPolicy, head, log_density, sample
 from musbo.models.mlp import MLP, init_mlp
 
 KEY = jax.random.PRNGKey(0)

@@ -15,7 +15,7 @@ from musbo.learning import start
 from musbo.learning.fit import FitState
 from musbo.learning.start import Clone
 from musbo.models.actor import Plain, PlainActor, UniformActor
-from musbo.models.gaussian import Frame
+from musbo.models.frame import Frame
 from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
 from musbo.tasks.task import Task
 
@@ -90,18 +90,6 @@ class Scatter(eqx.Module):
 
     directions: Float[Array, "obs act"]
     frame: Frame
-
-    @property
-    def normaliser(self) -> Normaliser:
-        return self.frame.normaliser
-
-    @property
-    def centre(self) -> Float[Array, " act"]:
-        return self.frame.centre
-
-    @property
-    def half_range(self) -> Float[Array, " act"]:
-        return self.frame.half_range
 
     def __call__(self, obs: Float[Array, "b obs"]) -> Float[Array, "b act"]:
         digits = 1e4 * jnp.sin(100.0 * obs @ self.directions)  # the far digits of a smooth function

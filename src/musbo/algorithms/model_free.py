@@ -21,7 +21,8 @@ from musbo.learning import fit, soft
 from musbo.learning.fit import FitSettings, FitState, Rows
 from musbo.learning.soft import Entropy, Nearness, Regulariser, Soft, SoftSettings, Transitions
 from musbo.models.actor import SampleActor, UniformActor
-from musbo.models.gaussian import EDGE, Frame, GaussianPolicy, log_density
+from musbo.models.frame import Frame
+from musbo.models.gaussian import EDGE, GaussianPolicy, log_density
 from musbo.models.mlp import MLP, init_mlp, member
 from musbo.models.support import SupportPolicy
 from musbo.tasks.task import Task

@@ -27,7 +27,7 @@ from musbo.data.batch import Batch
 from musbo.data.files import read_batch
 from musbo.field.render import render
 from musbo.field.simulate import compiled
-from musbo.models.policy import Policy
+from musbo.models.frame import AnyPolicy
 from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
 
@@ -35,12 +35,13 @@ from musbo.tasks.task import Task
 class NumpyPolicy:
     """A trained policy as a function: one observation or rows of them in, the deterministic action(s) out."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: AnyPolicy) -> None:
         self.policy = policy
-        self.obs_size = policy.normaliser.mean.shape[0]
-        self.act_size = policy.centre.shape[0]
-        self.low = np.asarray(policy.centre - policy.half_range)
-        self.high = np.asarray(policy.centre + policy.half_range)
+        frame = policy.frame
+        self.obs_size = frame.normaliser.mean.shape[0]
+        self.act_size = frame.centre.shape[0]
+        self.low = np.asarray(frame.centre - frame.half_range)
+        self.high = np.asarray(frame.centre + frame.half_range)
         self._call = compiled(policy)
 
     def __call__(self, obs: ArrayLike) -> Float32[np.ndarray, "*b act"]:
@@ -138,7 +139,7 @@ def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
     if path.is_dir():
         return NumpyPolicy(results.final_policy(path, deployment)[0])
     policy = serial.load(path)
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, AnyPolicy):
         raise UserError(f"{path} holds a {type(policy).__name__}, not a policy: give a run's policy.safetensors.")
     return NumpyPolicy(policy)
 
@@ -173,7 +174,7 @@ def film(
     return render(load_task(settings, _given(task)), policy, seed, steps)
 
 
-def _visit(folder: Path, deployment: int | None, seed: int | None) -> tuple[Campaign, Policy, int, int]:
+def _visit(folder: Path, deployment: int | None, seed: int | None) -> tuple[Campaign, AnyPolicy, int, int]:
     keep_compiled()
     settings = folders.open_settings(folder)
     policy, d = results.final_policy(folder, deployment)

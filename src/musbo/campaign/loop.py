@@ -31,7 +31,7 @@ from musbo.data.files import batch_bytes, batch_from_bytes
 from musbo.field import simulate
 from musbo.field.worlds import no_simulator
 from musbo.models.actor import SeekingActor
-from musbo.models.policy import Policy
+from musbo.models.frame import AnyPolicy
 from musbo.tasks.task import Task
 
 CHECKPOINT_SECONDS = 20.0
@@ -287,7 +287,7 @@ def _seed(settings: Campaign, *path: int) -> int:
     return int(np.random.SeedSequence([settings.seed, *path]).generate_state(1)[0])
 
 
-def measure(task: Task, policy: Policy, episodes: int, seed: int) -> dict[str, Any]:
+def measure(task: Task, policy: AnyPolicy, episodes: int, seed: int) -> dict[str, Any]:
     """The deterministic policy over whole episodes in the simulator."""
     measured = simulate.evaluate(task, policy, episodes, seed)
     return {

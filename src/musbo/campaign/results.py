@@ -13,7 +13,7 @@ from musbo.campaign.store import Store
 from musbo.core import serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
-from musbo.models.policy import Policy
+from musbo.models.frame import AnyPolicy
 
 
 def export(folder: Path, ledger: Ledger, store: Store) -> None:
@@ -100,7 +100,7 @@ def summary(folder: Path) -> dict[str, Any]:
     }
 
 
-def final_policy(folder: Path, deployment: int | None = None) -> tuple[Policy, int]:
+def final_policy(folder: Path, deployment: int | None = None) -> tuple[AnyPolicy, int]:
     """The policy trained after `deployment` (the last one by default)."""
     trained = read_status(folder).trained
     if not trained:

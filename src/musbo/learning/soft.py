@@ -22,7 +22,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from musbo.core.errors import UserError
 from musbo.learning.fit import ADAM, adam
 from musbo.models import support
-from musbo.models.gaussian import Frame, GaussianPolicy, sample, sample_beside
+from musbo.models.frame import Frame
+from musbo.models.gaussian import GaussianPolicy, sample, sample_beside
 from musbo.models.mlp import MLP, init_mlp, member, rescale_inputs
 from musbo.models.support import SupportPolicy, decode, latents, nudged, q_value
 

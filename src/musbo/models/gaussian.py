@@ -9,29 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.data.scaling import Normaliser
+from musbo.models.frame import Frame
 from musbo.models.mlp import MLP
 
 LOG_SPREAD = (-5.0, 2.0)
 EDGE = 1.0 - 1e-6  # an action on the bound has no finite density under tanh
-
-
-class Frame(eqx.Module):
-    """How networks see the world: the observation's normaliser and the action's range."""
-
-    normaliser: Normaliser
-    centre: Float[Array, " act"]
-    half_range: Float[Array, " act"]
-
-    def see(self, obs: Float[Array, "n obs"]) -> Float[Array, "n obs"]:
-        return (obs - self.normaliser.mean[None]) / self.normaliser.std[None]
-
-    def share(self, act: Float[Array, "n act"]) -> Float[Array, "n act"]:
-        """An action as a share of the half-range."""
-        return (act - self.centre[None]) / self.half_range[None]
-
-    def action(self, share: Float[Array, "n act"]) -> Float[Array, "n act"]:
-        return self.centre[None] + self.half_range[None] * jnp.clip(share, -1.0, 1.0)
 
 
 def head(network: MLP, x: Float[Array, "n obs"]) -> tuple[Float[Array, "n act"], Float[Array, "n act"]]:
@@ -87,18 +69,6 @@ class GaussianPolicy(eqx.Module):
 
     network: MLP
     frame: Frame
-
-    @property
-    def normaliser(self) -> Normaliser:
-        return self.frame.normaliser
-
-    @property
-    def centre(self) -> Float[Array, " act"]:
-        return self.frame.centre
-
-    @property
-    def half_range(self) -> Float[Array, " act"]:
-        return self.frame.half_range
 
     def __call__(self, obs: Float[Array, "b obs"]) -> Float[Array, "b act"]:
         return self.frame.action(jnp.tanh(head(self.network, self.frame.see(obs))[0]))

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.core.errors import UserError
 from musbo.data.scaling import Normaliser
+from musbo.models.frame import Frame
 from musbo.models.mlp import MLP, init_mlp, rescale_inputs
 from musbo.tasks.task import Task
 
@@ -48,6 +49,10 @@ class Policy(eqx.Module):
     normaliser: Normaliser
     centre: Float[Array, " act"]
     half_range: Float[Array, " act"]
+
+    @property
+    def frame(self) -> Frame:
+        return Frame(self.normaliser, self.centre, self.half_range)
 
     def mean(self, obs: Float[Array, " obs"]) -> Float[Array, " act"]:
         x = (obs - self.normaliser.mean) / self.normaliser.std

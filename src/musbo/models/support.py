@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.data.scaling import Normaliser
-from musbo.models.gaussian import Frame
+from musbo.models.frame import Frame
 from musbo.models.mlp import MLP, member
 
 LATENT_CLIP = 0.5  # where actions are generated, z is kept where the data's actions lie (Fujimoto et al.)
@@ -49,18 +48,6 @@ class SupportPolicy(eqx.Module):
     latents: Float[Array, "m z"]
     frame: Frame
     reach: float = eqx.field(static=True)
-
-    @property
-    def normaliser(self) -> Normaliser:
-        return self.frame.normaliser
-
-    @property
-    def centre(self) -> Float[Array, " act"]:
-        return self.frame.centre
-
-    @property
-    def half_range(self) -> Float[Array, " act"]:
-        return self.frame.half_range
 
     def __call__(self, obs: Float[Array, "b obs"]) -> Float[Array, "b act"]:
         b, (m, size) = obs.shape[0], self.latents.shape
