@@ -29,6 +29,8 @@ def test_methods_differ_in_settings_only(preset: Any, task: str):
     value = {name: settings(name, preset, task) for name in names}
     assert differences(value["musbo"], value["musbo-coefficient"]) == {"explore"}
     assert differences(value["musbo"], value["musbo-collection"]) == {"label"}
+    assert differences(value["musbo"], value["musbo-constant-noise"]) == {"explore"}
+    assert value["musbo-constant-noise"].explore == replace(value["musbo"].explore, pooled=True)
     assert differences(value["bremen"], value["me-trpo"]) - {"trpo"} == {"start"}
     assert differences(value["musbo"], value["bremen"]) - {"trpo"} == {"label", "explore"}
     kinds = {name: (type(v.label), type(v.start), type(v.explore)) for name, v in value.items()}
@@ -36,6 +38,7 @@ def test_methods_differ_in_settings_only(preset: Any, task: str):
         "musbo": (Disagreement, Clone, Seeking),
         "musbo-coefficient": (Disagreement, Clone, Plain),
         "musbo-collection": (Trust, Clone, Seeking),
+        "musbo-constant-noise": (Disagreement, Clone, Seeking),
         "bremen": (Trust, Clone, Plain),
         "me-trpo": (Trust, Continue, Plain),
     }

@@ -14,6 +14,7 @@ from musbo.algorithms.floors import Chance, Imitation
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
+from musbo.algorithms.mopo import MOPO
 from musbo.algorithms.recipes import ALGORITHMS, METHODS, settings
 from musbo.core import serial
 from musbo.data.batch import Batch, make_batch
@@ -56,6 +57,15 @@ def _(method: ModelFree) -> ModelFree:
 
 
 @small.register
+def _(method: MOPO) -> MOPO:
+    fit = replace(method.dynamics, members=3, hidden=(32, 32), epochs=250, patience=250, batch=100)
+    networks = replace(method.soft, actor=(32, 32), critic=(32, 32), batch=64, learning_rate=2e-3, gamma=0.95)
+    return replace(
+        method, dynamics=fit, elites=2, decay=(2.5e-5, 5e-5, 1e-4), branches=200, refresh=250, soft=networks, steps=3000
+    )
+
+
+@small.register
 def _(method: Imitation) -> Imitation:
     return replace(method, policy=replace(method.policy, hidden=(16,)))
 
@@ -75,6 +85,9 @@ def brief(method: Any) -> Any:
             )
         case ModelFree():
             return replace(method, steps=1500)
+        case MOPO():
+            few = replace(method.dynamics, epochs=3, hidden=(8,))
+            return replace(method, dynamics=few, decay=(2.5e-5, 1e-4), refresh=200, steps=700)
     return method
 
 

@@ -11,9 +11,10 @@ from musbo.data.batch import Batch, make_batch
 from musbo.data.scaling import Normaliser, Scaling
 from musbo.learning.imagine import Rollout
 from musbo.models.dynamics import Dynamics
-from musbo.models.labeler import Labeler, Levels, Probabilistic
+from musbo.models.labeler import Labeler, Levels
 from musbo.models.mlp import MLP
 from musbo.models.policy import Policy
+from musbo.models.probabilistic import Probabilistic
 from musbo.tasks.task import Task
 
 OBS, ACT = 2, 1

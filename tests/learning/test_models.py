@@ -15,7 +15,8 @@ from musbo.learning import models
 from musbo.learning.fit import FitSettings
 from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
-from musbo.models.labeler import Labeler, Levels, Probabilistic
+from musbo.models.labeler import Labeler, Levels
+from musbo.models.probabilistic import Probabilistic
 from tests.learning.small import batch_of, endless, f32, shifting_labeler
 from tests.models.test_mlp import forward, random_mlp
 

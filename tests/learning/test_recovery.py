@@ -18,8 +18,8 @@ from musbo.data.scaling import Scaling, measure
 from musbo.learning import models
 from musbo.learning.fit import FitSettings, epochs
 from musbo.models import dynamics, labeler
-from musbo.models.labeler import Probabilistic
 from musbo.models.mlp import MLP
+from musbo.models.probabilistic import Probabilistic
 from tests.learning.small import batch_of, endless, f32
 
 FIT = FitSettings(

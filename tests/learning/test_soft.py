@@ -11,7 +11,8 @@ import pytest
 from musbo.core.errors import UserError
 from musbo.data.scaling import Normaliser
 from musbo.learning import soft
-from musbo.learning.soft import Entropy, Nearness, SoftSettings, Support, Transitions
+from musbo.learning.replay import Replay, Transitions
+from musbo.learning.soft import Entropy, Nearness, SoftSettings, Support
 from musbo.models.frame import Frame
 from musbo.models.gaussian import head, log_density, sample, sample_beside
 from musbo.models.mlp import MLP, init_mlp, member
@@ -35,7 +36,6 @@ def some_rows(n: int = 16) -> Transitions:
         jax.random.normal(k[2], (n,)),
         jax.random.normal(k[3], (n, OBS)),
         jnp.where(jnp.arange(n) % 4 == 0, 0.0, 1.0),
-        jnp.asarray(n),
     )
 
 
@@ -179,14 +179,13 @@ def test_a_bandit_with_a_known_answer():
     """One state, no future, reward -(a - 0.3)^2: SAC's mean and BCQ's choice find 0.3."""
     n = 512
     a = jax.random.uniform(KEY, (n, 1), minval=-1.0, maxval=1.0)
-    rows = Transitions(
-        jnp.zeros((n, 1)), a, -10.0 * (a[:, 0] - 0.3) ** 2, jnp.zeros((n, 1)), jnp.zeros(n), jnp.asarray(n)
-    )
+    rows = Transitions(jnp.zeros((n, 1)), a, -10.0 * (a[:, 0] - 0.3) ** 2, jnp.zeros((n, 1)), jnp.zeros(n))
+    source = Replay(rows, jnp.asarray([n]))
     settings = SoftSettings(actor=(32,), critic=(32, 32), batch=128, learning_rate=3e-3)
     frame = Frame(Normaliser(jnp.zeros(1), jnp.ones(1)), jnp.zeros(1), jnp.ones(1))
     for kind in (Entropy(), Support(generator=(32,), reach=0.1)):
         state = soft.begin(settings, kind, 1, 1, KEY)
-        state, _ = soft.soft_steps(settings, kind, 2000, state, None, rows, KEY)
+        state, _ = soft.soft_steps(settings, kind, 2000, (128,), state, None, (source,), KEY)
         chosen = kind.policy(state.parts, state.critics, frame)(jnp.zeros((1, 1)))
         assert float(chosen[0, 0]) == pytest.approx(0.3, abs=0.15), type(kind).__name__
 

@@ -9,8 +9,9 @@ import pytest
 
 from musbo.core.errors import UserError
 from musbo.models.actor import Plain, PlainActor, Seeking, SeekingActor, UniformActor, make_actor
-from musbo.models.labeler import Labeler, Levels, Probabilistic
+from musbo.models.labeler import Labeler, Levels
 from musbo.models.policy import Policy
+from musbo.models.probabilistic import Probabilistic
 from tests.learning.small import OBS, f32, linear, linear_policy, plain_scaling, shifting_labeler, stack
 
 B = 20_000
@@ -119,6 +120,22 @@ def test_relative_zeta_is_capped():
     ordinary = replace(actor.labeler, levels=Levels(*(f32(0.5) for _ in range(4))))
     _, zeta = act(replace(actor, labeler=ordinary), np.ones((1, OBS)))
     assert float(zeta[0]) == pytest.approx(0.2)
+
+
+def test_pooled_noise_has_the_same_mean_size_and_seeks_nothing():
+    """Members that disagree more in one lane than in another: alone each lane has its own zeta, pooled the mean."""
+    bounds = f32([0.5, 0.5]), f32([-10.0, -10.0])
+    nets = stack(*(Probabilistic(linear(np.outer([g, 0, 0], [1, 0, 0, 0]), [0.0] * 4), *bounds) for g in (0.0, 1.0)))
+    judge = Labeler(nets, plain_scaling(), shifting_labeler(SHIFTS, levels=LEVELS).levels)
+    policy = linear_policy([[0.0], [0.0]], [0.0])
+    obs = np.linspace(0.0, 3.0, B)[:, None] * np.ones((1, OBS))
+    alone, pooled = (SeekingActor(policy, judge, Seeking(sigma=0.0, pooled=flag)) for flag in (False, True))
+    _, own = act(alone, obs)
+    taken, shared = act(pooled, obs)
+    assert own.std() > 0.05
+    np.testing.assert_allclose(shared, own.mean(), rtol=1e-5)
+    assert taken[: B // 2].std() == pytest.approx(own.mean(), rel=0.03)  # where alone there would be less
+    assert taken[B // 2 :].std() == pytest.approx(own.mean(), rel=0.03)
 
 
 def test_both_noises_add_up():

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from musbo.models import labeler
-from musbo.models.labeler import Probabilistic
 from musbo.models.mlp import member
+from musbo.models.probabilistic import Probabilistic
 from tests.learning.small import ACT, OBS, endless, f32, linear
 from tests.models.test_dynamics import random_scaling
 from tests.models.test_mlp import forward, random_mlp

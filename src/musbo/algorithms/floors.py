@@ -15,7 +15,7 @@ from musbo.learning import start
 from musbo.learning.fit import FitState
 from musbo.learning.start import Clone
 from musbo.models.actor import Plain, PlainActor, UniformActor
-from musbo.models.frame import Frame
+from musbo.models.frame import Frame, frame_of
 from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
 from musbo.tasks.task import Task
 
@@ -74,9 +74,7 @@ class Chance:
         """Any task will do."""
 
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
-        nothing = Normaliser(jnp.zeros(task.obs_size), jnp.ones(task.obs_size))
-        frame = Frame(nothing, jnp.asarray(task.centre, jnp.float32), jnp.asarray(task.half_range, jnp.float32))
-        return State("collected", Scatter(jax.random.normal(key, (task.obs_size, task.act_size)), frame))
+        return State("collected", Scatter(jax.random.normal(key, (task.obs_size, task.act_size)), frame_of(task)))
 
     def actor(self, task: Task, state: "State") -> UniformActor:
         return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))

@@ -19,9 +19,10 @@ from musbo.data.dataset import Dataset, rows
 from musbo.data.scaling import Normaliser, measure
 from musbo.learning import fit, soft
 from musbo.learning.fit import FitSettings, FitState, Rows
-from musbo.learning.soft import Entropy, Nearness, Regulariser, Soft, SoftSettings, Transitions
+from musbo.learning.replay import logged
+from musbo.learning.soft import Entropy, Nearness, Regulariser, Soft, SoftSettings
 from musbo.models.actor import SampleActor, UniformActor
-from musbo.models.frame import Frame
+from musbo.models.frame import Frame, frame_of
 from musbo.models.gaussian import EDGE, GaussianPolicy, log_density
 from musbo.models.mlp import MLP, init_mlp, member
 from musbo.models.support import SupportPolicy
@@ -57,11 +58,7 @@ class ModelFree:
         """Any task will do: rewards and terminations come from the data."""
 
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
-        frame = Frame(
-            Normaliser(jnp.zeros(task.obs_size), jnp.ones(task.obs_size)),
-            jnp.asarray(task.centre, jnp.float32),
-            jnp.asarray(task.half_range, jnp.float32),
-        )
+        frame = frame_of(task)
         networks = soft.begin(self.soft, self.regulariser, task.obs_size, task.act_size, key)
         return State("collected", frame, networks, self.regulariser.policy(networks.parts, networks.critics, frame))
 
@@ -90,11 +87,11 @@ class ModelFree:
                     yield replace(state, fit=fitted), {"stage": "behaviour", "index": metrics["epoch"], **metrics}
                 state = replace(state, behaviour=member(fitted.best, 0), fit=None)
             state = replace(state, stage="learn", step=0)
-        rows_ = transitions(data, state.frame)
+        everything = logged(data, state.frame)
         while state.step < self.steps:
             steps = min(CHUNK, self.steps - state.step)
             networks, seen = soft.soft_steps(
-                self.soft, self.regulariser, steps, state.networks, state.behaviour, rows_,
+                self.soft, self.regulariser, steps, (self.soft.batch,), state.networks, state.behaviour, (everything,),
                 jax.random.fold_in(k_learn, state.step),
             )  # fmt: skip
             state = replace(state, networks=networks, step=state.step + steps)
@@ -138,16 +135,3 @@ def newest(data: Dataset, frame: Frame) -> Rows:
     mine = np.asarray(data.live) & (deployment == deployment.max())
     share = jnp.clip(frame.share(data.act), -EDGE, EDGE)
     return Rows(frame.see(data.obs), share, rows(mine & ~heldout), rows(mine & heldout))
-
-
-@jax.jit
-def transitions(data: Dataset, frame: Frame) -> Transitions:
-    """D_all as the networks see it. Only a termination ends the future: a cut by the clock does not."""
-    return Transitions(
-        frame.see(data.obs),
-        frame.share(data.act),
-        data.reward,
-        frame.see(data.next_obs),
-        1.0 - data.terminated.astype(jnp.float32),
-        jnp.sum(data.live),
-    )

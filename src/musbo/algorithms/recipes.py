@@ -12,6 +12,7 @@ from musbo.algorithms.floors import Chance, Imitation
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
+from musbo.algorithms.mopo import MOPO
 from musbo.core.errors import UserError
 from musbo.learning.advantage import Discounting
 from musbo.learning.fit import FitSettings
@@ -25,7 +26,7 @@ from musbo.models.actor import Plain, Seeking
 from musbo.models.policy import PolicySettings
 
 Preset = Literal["quick", "fast", "paper"]
-Imagined = Literal["musbo", "musbo-coefficient", "musbo-collection", "bremen", "me-trpo"]
+Imagined = Literal["musbo", "musbo-coefficient", "musbo-collection", "musbo-constant-noise", "bremen", "me-trpo"]
 PRESETS: dict[str, str] = {
     "quick": "a minute or two: demonstrations and tests",
     "fast": "two CPU cores: deeper, narrower networks and fewer, larger updates",
@@ -220,6 +221,23 @@ def narrower(regulariser: Regulariser, width: int) -> Regulariser:
     return replace(regulariser, generator=(width, width)) if isinstance(regulariser, Support) else regulariser
 
 
+# MOPO
+
+
+def _mopo(preset: Preset, task: str) -> MOPO:
+    horizon = 1 if task == "walker2d" else 5  # with lambda_p = 1: MOPO's tables per dataset
+    if preset == "paper":
+        return MOPO(horizon=horizon)
+    shape = SCALES[preset](task).dynamics
+    fit = replace(shape, members=7, weights="fresh", bootstrap=True, l2=0.0)
+    if preset == "quick":
+        networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
+        return MOPO(
+            fit, (2.5e-5, 5e-5, 7.5e-5, 1e-4), horizon=horizon, branches=500, refresh=250, soft=networks, steps=4000
+        )
+    return MOPO(replace(fit, max_steps=6000), horizon=horizon, branches=10_000, steps=10_000)
+
+
 def _imitation(preset: Preset, task: str) -> Imitation:
     return Imitation(policy=SCALES[preset](task).policy)
 
@@ -233,16 +251,21 @@ ALGORITHMS: dict[str, Recipe] = {
         "MUSBO without zeta: the uncertainty coefficient only", imagined(Disagreement(), Clone(), Plain(0.01))
     ),
     "musbo-collection": Recipe("MUSBO without U: low-support collection only", imagined(Trust(), Clone(), Seeking())),
+    "musbo-constant-noise": Recipe(
+        "a control: MUSBO whose noise has the same mean size everywhere and does not seek",
+        imagined(Disagreement(), Clone(), Seeking(pooled=True)),
+    ),
     "bremen": Recipe("behaviour cloning, then TRPO in the ensemble (Matsushima et al., 2020)", _bremen),
     "me-trpo": Recipe(
         "TRPO in the ensemble, the policy carried over (Kurutach et al., 2018)",
         imagined(Trust(), Continue(), Plain(0.1)),
     ),
+    "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
     "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
     "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),
     "bc": Recipe("a floor: behaviour cloning of the newest batch", _imitation),
     "random": Recipe("a floor: uniformly random actions", lambda preset, task: Chance()),
 }
-METHODS: tuple[type, ...] = (ImaginedTRPO, ModelFree, Imitation, Chance)
+METHODS: tuple[type, ...] = (ImaginedTRPO, MOPO, ModelFree, Imitation, Chance)
 """The classes behind the names."""

@@ -93,6 +93,19 @@ def reset_states(task: Task, b: int, key: PRNGKeyArray) -> Float[Array, "b obs"]
     return jax.vmap(require_reset(task))(jax.random.split(key, b))
 
 
+def survive(
+    obs: Float[Array, "b obs"],
+    alive: Bool[Array, " b"],
+    next_obs: Float[Array, "b obs"],
+    reward: Float[Array, " b"],
+    terminated: Bool[Array, " b"],
+) -> tuple[Float[Array, "b obs"], Float[Array, " b"], Bool[Array, " b"], Bool[Array, " b"]]:
+    """What of an imagined step counts: next state, reward, whether the step exists, whether it ends its trajectory."""
+    # A model that has left the range of numbers is not a state: the trajectory is cut before that step.
+    live = alive & jnp.all(jnp.isfinite(next_obs), axis=1) & jnp.isfinite(reward)
+    return jnp.where(live[:, None], next_obs, obs), jnp.where(live, reward, 0.0), live, live & terminated
+
+
 def imagine(
     task: Task,
     settings: Imagine,
@@ -133,13 +146,7 @@ def imagine(
         index, eps = xs
         act = jax.vmap(policy.mean)(obs) + jnp.exp(policy.log_sigma)[None] * eps
         executed = policy.clip(act)
-        next_obs, reward, terminated = move(index, obs, executed)
-        # A model that has left the range of numbers is not a state: the trajectory is cut before that step.
-        finite = jnp.all(jnp.isfinite(next_obs), axis=1) & jnp.isfinite(reward)
-        live = alive & finite
-        next_obs = jnp.where(live[:, None], next_obs, obs)
-        reward = jnp.where(live, reward, 0.0)
-        terminated = live & terminated
+        next_obs, reward, live, terminated = survive(obs, alive, *move(index, obs, executed))
         return (next_obs, live & ~terminated), (obs, act, executed, reward, terminated, live)
 
     (last_obs, _), (obs, act, executed, reward, terminated, live) = jax.lax.scan(

@@ -2,7 +2,7 @@
 
 `Disagreement` is the paper's coefficient, U(s, a) = exp(-alpha || s'_a - s'_b ||_1) for two members a != b of the
 labeler (eq. 5). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread
-of U inside a batch matters.
+of U inside a batch matters. `Penalty` lowers the reward instead.
 """
 
 import math
@@ -19,6 +19,8 @@ from musbo.learning.models import member_predictions, pair_distances
 from musbo.models import labeler
 from musbo.models.labeler import Labeler
 from musbo.models.mlp import count, member
+from musbo.models.probabilistic import Probabilistic
+from musbo.models.stochastic import Stochastic, largest_spread
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,25 @@ class Disagreement:
 Label = Trust | Disagreement
 
 
+@dataclass(frozen=True)
+class Penalty:
+    """A price on doubt: the reward is lowered where a stochastic model is unsure (MOPO)."""
+
+    coefficient: float = 1.0
+    """lambda_p: price of one unit of the largest member's predicted standard deviation (MOPO: 1 on most data)."""
+
+    def __post_init__(self) -> None:
+        if not self.coefficient >= 0:
+            raise UserError(f"the coefficient of the penalty (lambda_p) must be at least 0, not {self.coefficient}.")
+
+    def __call__(self, rollout: Rollout, model: Stochastic, key: PRNGKeyArray) -> tuple[Rollout, Float[Array, "t b"]]:
+        """The rollout with lowered rewards, and the price paid at every step."""
+        t, b, _ = rollout.obs.shape
+        spread = largest_spread(model, rollout.obs.reshape(t * b, -1), rollout.executed.reshape(t * b, -1))
+        price = self.coefficient * spread.reshape(t, b)
+        return replace(rollout, reward=rollout.reward - price, live=rollout.live & jnp.isfinite(price)), price
+
+
 def temperature(settings: Disagreement, judge: Labeler) -> Float[Array, ""]:
     """alpha as a number."""
     if settings.alpha == "auto":
@@ -85,7 +106,7 @@ def disagreement(
     obs, act = rollout.obs.reshape(t * b, -1), rollout.executed.reshape(t * b, -1)
     k_pair, k_sample = jax.random.split(key)
 
-    def predictions(network: labeler.Probabilistic, k_noise: PRNGKeyArray) -> Float[Array, "n obs"]:
+    def predictions(network: Probabilistic, k_noise: PRNGKeyArray) -> Float[Array, "n obs"]:
         mean, std = jax.vmap(lambda s, a: labeler.predict(network, judge.scaling, s, a))(obs, act)
         return mean + std * jax.random.normal(k_noise, std.shape) if prediction == "sample" else mean
 

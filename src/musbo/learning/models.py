@@ -14,8 +14,9 @@ from musbo.data.scaling import Scaling
 from musbo.learning.fit import FitSettings, FitState, Rows, begin
 from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
-from musbo.models.labeler import Labeler, Levels, Probabilistic
+from musbo.models.labeler import Labeler, Levels
 from musbo.models.mlp import MLP
+from musbo.models.probabilistic import Probabilistic
 from musbo.tasks.task import Task
 
 BOUND_WEIGHT = 0.01  # pulls the learned bounds of the log-variance together (BREMEN)

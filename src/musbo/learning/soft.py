@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from musbo.core.errors import UserError
 from musbo.learning.fit import ADAM, adam
+from musbo.learning.replay import Replay, Transitions
 from musbo.models import support
 from musbo.models.frame import Frame
 from musbo.models.gaussian import GaussianPolicy, sample, sample_beside
@@ -190,17 +191,6 @@ class Soft(eqx.Module):
     critic_moments: Any
 
 
-class Transitions(eqx.Module):
-    """Rows as the networks see them, of which the first n count."""
-
-    x: Float[Array, "c obs"]
-    a: Float[Array, "c act"]
-    reward: Float[Array, " c"]
-    next_x: Float[Array, "c obs"]
-    goes_on: Float[Array, " c"]
-    n: Int[Array, ""]
-
-
 @partial(jax.jit, static_argnames=("settings", "regulariser", "obs", "act"))
 def begin(settings: SoftSettings, regulariser: Regulariser, obs: int, act: int, key: PRNGKeyArray) -> Soft:
     k_parts, k_critics = jax.random.split(key)
@@ -277,25 +267,25 @@ def _adam(settings: SoftSettings, networks: Any, gradient: Any, moments: Any) ->
     return jax.tree.map(lambda p, u: p - settings.learning_rate * u, networks, updates), moments
 
 
-@partial(jax.jit, static_argnames=("settings", "regulariser", "steps"))
+@partial(jax.jit, static_argnames=("settings", "regulariser", "steps", "shares"))
 def soft_steps(
     settings: SoftSettings,
     regulariser: Regulariser,
     steps: int,
+    shares: tuple[int, ...],
     soft: Soft,
     behaviour: Any,
-    data: Transitions,
+    sources: tuple[Replay, ...],
     key: PRNGKeyArray,
 ) -> tuple[Soft, Float[Array, " 2"]]:
-    """Many steps in one call, each on rows drawn anew; the numbers are means over the steps."""
+    """Many steps in one call, each on rows drawn anew, shares[i] of them from sources[i]; the numbers are means."""
 
     def one(i: Int[Array, ""], carry: tuple) -> tuple:
         soft, total = carry
         k_rows, k_step = jax.random.split(jax.random.fold_in(key, i))
-        picked = jax.random.randint(k_rows, (settings.batch,), 0, data.n)
-        rows = Transitions(
-            data.x[picked], data.a[picked], data.reward[picked], data.next_x[picked], data.goes_on[picked], data.n
-        )
+        keys = jax.random.split(k_rows, len(sources))
+        drawn = [source.draw(size, k) for source, size, k in zip(sources, shares, keys, strict=True)]
+        rows = jax.tree.map(lambda *columns: jnp.concatenate(columns), *drawn)
         soft, seen = soft_step(settings, regulariser, soft, behaviour, rows, k_step)
         return soft, total + seen / steps
 

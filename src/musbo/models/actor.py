@@ -50,6 +50,8 @@ class Seeking:
     """zeta_max * min(1, d / d95) with d95 from held-out data; or the paper's d itself, capped at zeta_max."""
     zeta_max: float | None = 0.3
     """Largest zeta, as a share of the half-range; `None`: no cap (with `raw`)."""
+    pooled: bool = False
+    """A control that does not seek: all lanes get the mean of their zetas, noise of the same mean size everywhere."""
 
     def __post_init__(self) -> None:
         if not self.sigma >= 0 or (self.zeta_max is not None and not self.zeta_max > 0):
@@ -126,6 +128,8 @@ class SeekingActor(eqx.Module):
         levels = self.labeler.levels
         ordinary = levels.spread_p95 if self.settings.zeta == "disagreement" else levels.error_p95
         zeta = exploration_scale(self.settings, distance, ordinary)
+        if self.settings.pooled:
+            zeta = jnp.full_like(zeta, jnp.mean(zeta))
         noise = zeta[:, None] * jax.random.normal(key, tentative.shape)
         return self.policy.clip(tentative + self.policy.half_range[None] * noise), zeta
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from musbo.data.scaling import Normaliser
+from musbo.tasks.task import Task
 
 
 class Frame(eqx.Module):
@@ -25,6 +26,12 @@ class Frame(eqx.Module):
 
     def action(self, share: Float[Array, "n act"]) -> Float[Array, "n act"]:
         return self.centre[None] + self.half_range[None] * jnp.clip(share, -1.0, 1.0)
+
+
+def frame_of(task: Task) -> Frame:
+    """Before any data: observations as they are."""
+    nothing = Normaliser(jnp.zeros(task.obs_size), jnp.ones(task.obs_size))
+    return Frame(nothing, jnp.asarray(task.centre, jnp.float32), jnp.asarray(task.half_range, jnp.float32))
 
 
 @runtime_checkable

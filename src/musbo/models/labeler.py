@@ -1,10 +1,8 @@
 """The uncertainty labeler P (phi): K probabilistic networks whose disagreement says where the data give no support.
 
-Each network has two heads over the standardised difference s' - s: a mean, and a log-variance that is soft-clamped
-between learned bounds. P judges what M imagines; the two are different networks of different kinds on purpose.
+Each network predicts the standardised difference s' - s. P judges what M imagines; the two are different networks of
+different kinds on purpose.
 """
-
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -13,22 +11,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.data.scaling import Scaling
 from musbo.models.dynamics import inputs, stacked_inputs
-from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
+from musbo.models.mlp import affine_outputs, rescale_inputs
+from musbo.models.probabilistic import Probabilistic, init_probabilistic
 from musbo.tasks.task import Task
-
-
-class Probabilistic(eqx.Module):
-    """One probabilistic network: its MLP ends in [mean, raw log-variance]."""
-
-    mlp: MLP
-    max_logvar: Float[Array, "*k obs"]
-    min_logvar: Float[Array, "*k obs"]
-
-    def __call__(self, x: Float[Array, " in"]) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
-        """Mean and log-variance of the standardised difference."""
-        mean, raw = jnp.split(self.mlp(x), 2)
-        logvar = self.max_logvar - jax.nn.softplus(self.max_logvar - raw)
-        return mean, self.min_logvar + jax.nn.softplus(logvar - self.min_logvar)
 
 
 class Levels(eqx.Module):
@@ -48,14 +33,8 @@ class Labeler(eqx.Module):
     levels: Levels
 
 
-@partial(jax.jit, static_argnames=("task", "hidden", "activation", "n"))
 def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activation: str, n: int) -> Probabilistic:
-    def one(k: PRNGKeyArray) -> Probabilistic:
-        mlp = init_mlp(k, (task.obs_size + task.act_size, *hidden, 2 * task.obs_size), activation)
-        bounds = (jnp.full(task.obs_size, bound, jnp.float32) for bound in (0.5, -10.0))
-        return Probabilistic(mlp, *bounds)
-
-    return jax.vmap(one)(jax.random.split(key, n))
+    return init_probabilistic(key, (task.obs_size + task.act_size, *hidden, task.obs_size), activation, n)
 
 
 def state_targets(scaling: Scaling) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:

@@ -1,0 +1,218 @@
+"""Floating-point operations of every method per deployment, by XLA's own count, fits included.
+
+    python benchmarks/methods/operations.py [--task halfcheetah] [--preset fast]
+
+Nothing is run: functions are lowered for their shapes, and XLA's cost analysis is read. It counts the body of a loop
+once, so bodies are counted apart and multiplied by the length of their loops. Conjugate gradients count as all their
+iterations, the line search as one try, and a fit as all the minibatches that it may take.
+"""
+
+import argparse
+import csv
+from collections.abc import Callable, Iterator
+from functools import partial, singledispatch
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from musbo.algorithms.floors import Chance, Imitation
+from musbo.algorithms.imagined_trpo import ImaginedTRPO, update
+from musbo.algorithms.model_free import Likelihood, ModelFree
+from musbo.algorithms.mopo import MOPO, DecayedLikelihood
+from musbo.algorithms.recipes import ALGORITHMS, Preset, budget, settings
+from musbo.data.scaling import Scaling
+from musbo.learning import fit, replay, soft
+from musbo.learning.branch import refill
+from musbo.learning.fit import FitSettings, planned_epochs
+from musbo.learning.imagine import Starts
+from musbo.learning.models import GaussianLikelihood, SquaredError
+from musbo.learning.soft import Nearness
+from musbo.learning.start import ActionError
+from musbo.models import dynamics, labeler
+from musbo.models.dynamics import Dynamics
+from musbo.models.frame import frame_of
+from musbo.models.labeler import Labeler, Levels
+from musbo.models.mlp import init_mlp
+from musbo.models.policy import init_policy
+from musbo.models.probabilistic import init_probabilistic
+from musbo.models.stochastic import Stochastic
+from musbo.tasks.find import find_task
+from musbo.tasks.task import Task
+
+HERE = Path(__file__).parent
+TRAINING_SHARE = 0.85
+KEY = jax.random.PRNGKey(0)
+
+
+def operations(function: Callable[..., Any], *arguments: Any, passes: tuple[int, ...] = ()) -> float:
+    """Of one call, loops included; `passes` says how often each loop of unknown length is taken, in their order."""
+    return _total(jax.make_jaxpr(function)(*arguments), iter(passes))
+
+
+def _total(program: core.ClosedJaxpr, passes: Iterator[int]) -> float:
+    """XLA's count, which has every loop's body once, plus what the other passes add."""
+    extra = sum(length * _total(body, passes) - _once(body) for length, body in _loops(program.jaxpr, passes))
+    return _once(program) + extra
+
+
+def _once(program: core.ClosedJaxpr) -> float:
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in program.jaxpr.invars]  # type: ignore[union-attr]
+    counted = jax.jit(core.jaxpr_as_fun(program)).lower(*shapes).cost_analysis()
+    return float((counted or {}).get("flops", 0.0))
+
+
+def _loops(program: core.Jaxpr, passes: Iterator[int]) -> Iterator[tuple[int, core.ClosedJaxpr]]:
+    for equation in program.eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["length"], equation.params["jaxpr"]
+        elif equation.primitive.name == "while":
+            yield next(passes), equation.params["body_jaxpr"]
+        else:
+            parts: Any = equation.params
+            if equation.primitive.name == "custom_linear_solve":
+                parts = parts["jaxprs"].solve  # it also holds what its derivatives would need
+            for inner in jax.tree.leaves(parts, is_leaf=lambda p: isinstance(p, core.ClosedJaxpr)):
+                if isinstance(inner, core.ClosedJaxpr):
+                    yield from _loops(inner.jaxpr, passes)
+
+
+def fitting(settings: FitSettings, objective: Any, networks: Any, n_in: int, n_out: int, rows: int) -> float:
+    """A whole fit of all members on this many training rows."""
+    x, y = jnp.zeros((settings.batch, n_in)), jnp.zeros((settings.batch, n_out))
+    network = jax.tree.map(lambda leaf: leaf[0], networks)
+
+    def minibatch(network: Any, moments: Any) -> Any:
+        gradient = jax.grad(lambda n: objective.loss(n, x, y) + sum(jnp.sum(w**2) for w in objective.kernels(n)))
+        updates, moments = fit.adam(gradient(network), moments)
+        return jax.tree.map(lambda p, u: p - 1e-3 * u, network, updates), moments
+
+    steps = max(1, rows // settings.batch)
+    minibatches = settings.members * planned_epochs(settings, steps) * steps
+    return minibatches * operations(minibatch, network, fit.ADAM.init(network))
+
+
+def some_scaling(task: Task, targets: int) -> Scaling:
+    return Scaling(*(jnp.ones(n) for n in (task.obs_size,) * 2 + (task.act_size,) * 2 + (targets,) * 2))
+
+
+@singledispatch
+def work(method: Any, task: Task, rows: int, newest: int) -> dict[str, float]:
+    """Operations of one training on `rows` logged rows, of which `newest` came last, part by part."""
+    raise NotImplementedError(f"say here what a {type(method).__name__} computes")
+
+
+@work.register
+def _(method: ImaginedTRPO, task: Task, rows: int, newest: int) -> dict[str, float]:
+    # The clone stops after few epochs and is not counted.
+    n_in, n_out = task.obs_size + task.act_size, dynamics.target_size(task)
+    scaling = some_scaling(task, n_out)
+    members = dynamics.init_members(KEY, task, method.dynamics.hidden, method.dynamics.activation, 5)
+    judges = labeler.init_members(KEY, task, method.labeler.hidden, method.labeler.activation, 3)
+    M, P = Dynamics(members, scaling), Labeler(judges, scaling, Levels(*(jnp.ones(()) for _ in range(4))))
+    policy = init_policy(KEY, task, method.policy)
+    value = method.baseline.begin(task.obs_size, KEY)
+    somewhere = Starts(jnp.zeros((10, task.obs_size)), jnp.asarray(10))
+    one = partial(update, method, task)
+    trained = int(TRAINING_SHARE * rows)
+    return {
+        "dynamics": fitting(method.dynamics, SquaredError(), members, n_in, n_out, trained),
+        "labeler": fitting(method.labeler, GaussianLikelihood(), judges, n_in, task.obs_size, trained),
+        "improve": method.updates
+        * operations(
+            one,
+            policy,
+            value,
+            M,
+            P,
+            somewhere,
+            somewhere,
+            jnp.asarray(0),
+            KEY,
+            KEY,
+            passes=(method.trpo.cg_iterations, 1),
+        ),  # fmt: skip
+    }
+
+
+def _learning(method: ModelFree | MOPO, regulariser: Any, task: Task) -> float:
+    networks = soft.begin(method.soft, regulariser, task.obs_size, task.act_size, KEY)
+    source = replay.empty(1, 1000, task.obs_size, task.act_size)
+    behaviour = init_mlp(KEY, (task.obs_size, 200, 200, 2 * task.act_size), "relu")
+    drawn = source.draw(method.soft.batch, KEY)
+    return method.steps * operations(partial(soft.soft_step, method.soft, regulariser), networks, behaviour, drawn, KEY)
+
+
+@work.register
+def _(method: ModelFree, task: Task, rows: int, newest: int) -> dict[str, float]:
+    parts = {}
+    if isinstance(method.regulariser, Nearness):
+        sizes = (task.obs_size, *method.behaviour.hidden, 2 * task.act_size)
+        network = jax.tree.map(lambda leaf: leaf[None], init_mlp(KEY, sizes, "relu"))
+        parts["behaviour"] = fitting(
+            method.behaviour, Likelihood(), network, task.obs_size, task.act_size, int(TRAINING_SHARE * newest)
+        )
+    return {**parts, "learn": _learning(method, method.regulariser, task)}
+
+
+@work.register
+def _(method: MOPO, task: Task, rows: int, newest: int) -> dict[str, float]:
+    n_in, n_out = task.obs_size + task.act_size, task.obs_size + 1
+    members = init_probabilistic(KEY, (n_in, *method.dynamics.hidden, n_out), "silu", method.dynamics.members)
+    model = Stochastic(members, some_scaling(task, n_out), jnp.arange(method.elites))
+    actor = soft.begin(method.soft, soft.Entropy(), task.obs_size, task.act_size, KEY).parts.actor
+    held = replay.empty(method.kept, method.branches * method.horizon, task.obs_size, task.act_size)
+    one = partial(refill, task, method.horizon, method.branches, method.penalty)
+    somewhere = Starts(jnp.zeros((10, task.obs_size)), jnp.asarray(10))
+    rollouts = -(-method.steps // method.refresh)
+    objective = DecayedLikelihood(method.decay)
+    return {
+        "dynamics": fitting(method.dynamics, objective, members, n_in, n_out, int(TRAINING_SHARE * rows)),
+        "branches": rollouts * operations(one, actor, frame_of(task), model, somewhere, held, jnp.asarray(0), KEY),
+        "learn": _learning(method, soft.Entropy(), task),
+    }
+
+
+@work.register
+def _(method: Imitation, task: Task, rows: int, newest: int) -> dict[str, float]:
+    policy = init_policy(KEY, task, method.policy)
+    networks = jax.tree.map(lambda leaf: leaf[None], policy.mlp)
+    rows = int(TRAINING_SHARE * newest)
+    return {"start": fitting(method.clone.as_fit(), ActionError(), networks, task.obs_size, task.act_size, rows)}
+
+
+@work.register
+def _(method: Chance, task: Task, rows: int, newest: int) -> dict[str, float]:
+    return {}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="halfcheetah")
+    parser.add_argument("--preset", default="fast", choices=["quick", "fast", "paper"])
+    chosen = parser.parse_args()
+    preset: Preset = chosen.preset
+    task, allowed = find_task(chosen.task), budget(preset, chosen.task)
+    table, ours = [], 0.0
+    for name in ALGORITHMS:
+        total: dict[str, float] = {}
+        for d in range(1, allowed.deployments + 1):
+            parts = work(settings(name, preset, chosen.task), task, d * allowed.batch, allowed.batch)
+            for part, count in parts.items():
+                total[part] = total.get(part, 0.0) + count / allowed.deployments
+        whole = sum(total.values())
+        ours = ours or whole
+        row = {"algo": name, "tera_operations": round(whole / 1e12, 3), "of_musbo": round(whole / ours, 3)}
+        row["parts"] = " ".join(f"{part} {count / 1e12:.2f}" for part, count in total.items())
+        table.append(row)
+        print(f"{name:22} {row['tera_operations']:9.3f} {row['of_musbo']:7.2f}  {row['parts']}", flush=True)
+    with (HERE / f"operations-{chosen.task}-{preset}.csv").open("w") as out:
+        writer = csv.DictWriter(out, list(table[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+if __name__ == "__main__":
+    main()

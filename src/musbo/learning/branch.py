@@ -1,0 +1,74 @@
+"""Short imagined branches from logged states, for actor-critics (MBPO, MOPO)."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from musbo.learning.imagine import Rollout, Starts, draw_starts, survive
+from musbo.learning.label import Penalty
+from musbo.learning.replay import Replay, Transitions
+from musbo.models.frame import Frame
+from musbo.models.gaussian import sample
+from musbo.models.mlp import MLP
+from musbo.models.stochastic import Stochastic, step
+from musbo.tasks.task import Task
+
+
+def branch(
+    task: Task,
+    horizon: int,
+    actor: MLP,
+    frame: Frame,
+    model: Stochastic,
+    start: Float[Array, "b obs"],
+    key: PRNGKeyArray,
+) -> Rollout:
+    """Samples of the actor in the stochastic model, `horizon` steps or until they terminate."""
+
+    def one_step(carry: tuple, k: PRNGKeyArray) -> tuple:
+        obs, alive = carry
+        k_act, k_step = jax.random.split(k)
+        act = frame.action(sample(actor, frame.see(obs), k_act)[0])
+        next_obs, reward, live, terminated = survive(obs, alive, *step(task, model, obs, act, k_step))
+        return (next_obs, live & ~terminated), (obs, act, act, reward, terminated, live)
+
+    (last_obs, _), columns = jax.lax.scan(
+        one_step, (start, jnp.ones(start.shape[0], bool)), jax.random.split(key, horizon)
+    )
+    return Rollout(*columns, weight=jnp.ones_like(columns[3]), last_obs=last_obs)
+
+
+@partial(jax.jit, static_argnames=("task", "horizon", "branches", "penalty"))
+def refill(
+    task: Task,
+    horizon: int,
+    branches: int,
+    penalty: Penalty,
+    actor: MLP,
+    frame: Frame,
+    model: Stochastic,
+    starts: Starts,
+    replay: Replay,
+    slot: Int[Array, ""],
+    key: PRNGKeyArray,
+) -> tuple[Replay, Float[Array, ""]]:
+    """One slot with new branches, their rewards lowered by the penalty; also the mean penalty."""
+    k_start, k_branch, k_label = jax.random.split(key, 3)
+    rollout = branch(task, horizon, actor, frame, model, draw_starts(starts, branches, k_start), k_branch)
+    rollout, doubt = penalty(rollout, model, k_label)
+
+    def flat(x: Array) -> Array:
+        return x.reshape(-1, *x.shape[2:])
+
+    rows = Transitions(
+        frame.see(flat(rollout.obs)),
+        frame.share(flat(rollout.executed)),
+        flat(rollout.reward),
+        frame.see(flat(jnp.concatenate([rollout.obs[1:], rollout.last_obs[None]]))),
+        1.0 - flat(rollout.terminated).astype(jnp.float32),
+    )
+    live = flat(rollout.live)
+    mean = jnp.sum(jnp.where(live, flat(doubt), 0.0)) / jnp.maximum(jnp.sum(live, dtype=jnp.float32), 1.0)
+    return replay.put(slot, rows, live), mean

@@ -1,0 +1,66 @@
+"""A stochastic dynamics ensemble: probabilistic networks that predict [s' - s, reward] and say how sure they are.
+
+Where the task's termination is learned, a flag is one more output: above one half the episode ends.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from musbo.data.scaling import Scaling
+from musbo.models.dynamics import inputs
+from musbo.models.probabilistic import Probabilistic
+from musbo.tasks.task import Task
+
+
+class Stochastic(eqx.Module):
+    """All members judge; only the elites, best on held-out data, move the imagined world."""
+
+    members: Probabilistic
+    scaling: Scaling
+    elites: Int[Array, " e"]
+
+
+def predict(
+    network: Probabilistic, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
+) -> tuple[Float[Array, " out"], Float[Array, " out"]]:
+    """Mean and standard deviation of [s' - s, reward, (flag)], in raw units."""
+    mean, logvar = network(inputs(scaling, obs, act))
+    flags = mean.shape[0] - scaling.target_mean.shape[0]  # a flag has no scale
+    centre = jnp.concatenate([scaling.target_mean, jnp.zeros(flags)])
+    width = jnp.concatenate([scaling.target_std, jnp.ones(flags)])
+    return centre + width * mean, width * jnp.exp(0.5 * logvar)
+
+
+def _each(
+    members: Probabilistic, scaling: Scaling, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
+) -> tuple[Float[Array, "k n out"], Float[Array, "k n out"]]:
+    one = jax.vmap(predict, in_axes=(None, None, 0, 0))
+    return jax.lax.map(lambda p: one(p, scaling, obs, act), members)
+
+
+def step(
+    task: Task, model: Stochastic, obs: Float[Array, "n obs"], act: Float[Array, "n act"], key: PRNGKeyArray
+) -> tuple[Float[Array, "n obs"], Float[Array, " n"], Bool[Array, " n"]]:
+    """One imagined step: every row draws its elite, and the elite its next state and reward."""
+    k_which, k_noise = jax.random.split(key)
+    n = obs.shape[0]
+    means, stds = _each(jax.tree.map(lambda leaf: leaf[model.elites], model.members), model.scaling, obs, act)
+    which, rows = jax.random.randint(k_which, (n,), 0, model.elites.shape[0]), jnp.arange(n)
+    mean, std = means[which, rows], stds[which, rows]
+    drawn = mean + std * jax.random.normal(k_noise, mean.shape)
+    next_obs = obs + drawn[:, : task.obs_size]
+    if task.terminated == "learned":
+        ended = mean[:, -1] > 0.5
+    elif task.terminated is None:
+        ended = jnp.zeros(n, bool)
+    else:
+        ended = jax.vmap(task.terminated)(next_obs)
+    return next_obs, drawn[:, task.obs_size], ended
+
+
+def largest_spread(model: Stochastic, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"]:
+    """max over all members of || sigma(s, a) ||_2, the spread of next state and reward in raw units."""
+    _, stds = _each(model.members, model.scaling, obs, act)
+    return jnp.max(jnp.linalg.norm(stds[:, :, : model.scaling.target_std.shape[0]], axis=2), axis=0)

@@ -1,0 +1,58 @@
+"""MOPO's own parts: its objective by hand, its elites, and settings that cannot be."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from musbo.algorithms.mopo import MOPO, DecayedLikelihood
+from musbo.core.errors import UserError
+from musbo.learning.fit import FitSettings
+from musbo.models.probabilistic import init_probabilistic
+from musbo.tasks.builtin import pointmass
+from tests.contract.test_recipes import brief, method, random_data
+from tests.models.test_labeler import clamped
+from tests.models.test_mlp import forward
+
+
+def test_the_objective_by_hand():
+    network = jax.tree.map(lambda leaf: leaf[0], init_probabilistic(jax.random.PRNGKey(0), (3, 4, 2), "silu", 1))
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(5, 3)), rng.normal(size=(5, 2))
+    out = np.stack([forward(network.mlp, row) for row in x])
+    mean, logvar = out[:, :2], clamped(out[:, 2:], -10.0, 0.5)
+    decay = (0.3, 0.05)
+    wanted = np.mean((mean - y) ** 2 / np.exp(logvar) + logvar) + 0.01 * 2 * 10.5
+    wanted += sum(0.5 * d * np.sum(np.asarray(w, float) ** 2) for d, w in zip(decay, network.mlp.weights, strict=True))
+    got = DecayedLikelihood(decay).loss(network, jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
+    assert float(got) == pytest.approx(wanted, rel=1e-4)
+    errors = DecayedLikelihood(decay).errors(network, jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
+    np.testing.assert_allclose(errors, np.sum((mean - y) ** 2, axis=1), rtol=1e-4)
+
+
+def test_the_elites_are_the_best_on_held_out_data():
+    m, key = brief(method("mopo")), jax.random.PRNGKey(7)
+    seen = list(m.train(pointmass, random_data(), m.begin(pointmass, key), key))
+    errors = [metrics for _, metrics in seen if metrics["stage"] == "dynamics"][-1]["error_per_member"]
+    last = seen[-1][0]
+    assert sorted(np.asarray(last.model.elites).tolist()) == sorted(np.argsort(errors)[: m.elites].tolist())
+    assert last.imagined is None  # forgotten
+    slots = [state.imagined.n for state, metrics in seen if metrics["stage"] == "learn"]
+    assert [int((n > 0).sum()) for n in slots] == [1, 2, 3, 4]  # a rollout every 200 of 700 steps
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: MOPO(elites=8),
+        lambda: MOPO(decay=(1e-4,)),
+        lambda: MOPO(horizon=0),
+        lambda: MOPO(real_share=1.0),
+        lambda: MOPO(FitSettings(members=2, hidden=(4, 4, 4, 4))),
+    ],
+)
+def test_impossible_settings(wrong: Any):
+    with pytest.raises(UserError):
+        wrong()
