@@ -20,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words[:1] == ["run"]:
             return run(words[1:])
+        if words[:1] == ["study"]:
+            return study(words[1:])
         arguments = _parser().parse_args(words)
         return arguments.command(arguments)
     except UserError as error:
@@ -48,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"musbo {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     commands.add_parser("run", help="run a campaign: deployments, training, evaluation", add_help=False)
+    commands.add_parser("study", help="run methods x tasks x budgets x seeds, each a campaign", add_help=False)
 
     p = _command_parser(
         commands,
@@ -179,7 +182,6 @@ RUN_EXAMPLES = """examples:
 def _run_parser() -> argparse.ArgumentParser:
     """The flags of a campaign, and every flag that some method has; tyro reads the values of those."""
     from musbo.algorithms.recipes import ALGORITHMS, PRESETS
-    from musbo.campaign.flags import PARTS, known_flags
 
     parser = argparse.ArgumentParser(
         prog="musbo run",
@@ -204,13 +206,29 @@ def _run_parser() -> argparse.ArgumentParser:
     add("--data", nargs="+", default=[], metavar="FILE", help="Parquet batches that you have, as the first deployments")
     add("--out", type=Path, metavar="DIR", help="where the run goes (default: runs/<task>-<algo>-<preset>-s<seed>)")
     _output_options(parser)
+    _method_flags(parser)
+    return parser
+
+
+def _method_flags(parser: argparse.ArgumentParser) -> None:
+    from musbo.campaign.flags import PARTS, known_flags
+
     parts = parser.add_argument_group("parts of the method that come in kinds")
     for part, kinds in PARTS.items():
         parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=_kinds(kinds))
     for flag, several in known_flags().items():
         spellings = dict.fromkeys((flag, "--" + flag[2:].replace("-", "_")))
-        add(*spellings, dest=flag, nargs="+" if several else 1, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    return parser
+        parser.add_argument(
+            *spellings, dest=flag, nargs="+" if several else 1, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+
+
+def _given(arguments: argparse.Namespace) -> list[str]:
+    """The words of the method's own flags, without its kinds."""
+    from musbo.campaign.flags import known_flags
+
+    pairs = [(flag, values) for flag, values in vars(arguments).items() if flag in known_flags()]
+    return [word for flag, values in pairs for word in (flag, *values)]
 
 
 def _kinds(kinds: dict[str, type]) -> str:
@@ -219,8 +237,19 @@ def _kinds(kinds: dict[str, type]) -> str:
 
 
 def run(words: list[str]) -> int:
+    from musbo.campaign import api
+
+    chosen, arguments = campaign_of(words)
+    if chosen is None:
+        return 0
+    folder = api.start(chosen, arguments.data, arguments.out)
+    return _advance(folder, arguments, None)
+
+
+def campaign_of(words: list[str]) -> tuple[Any, argparse.Namespace]:
+    """What the words of `musbo run` ask for; nothing, where they ask for help, which is then printed."""
     from musbo.algorithms import recipes
-    from musbo.campaign import api, flags, settings
+    from musbo.campaign import flags, settings
 
     parser = _run_parser()
     arguments, unknown = parser.parse_known_args(words)
@@ -234,15 +263,13 @@ def run(words: list[str]) -> int:
         print(parser.format_help())
         print(f"settings of {arguments.algo}, with the defaults of preset {preset} on {arguments.task}:\n")
         print(flags.help_text(method))
-        return 0
-    given = [(flag, values) for flag, values in vars(arguments).items() if flag in flags.known_flags()]
-    method = flags.parse(method, [word for flag, values in given for word in (flag, *values)])
+        return None, arguments
+    method = flags.parse(method, _given(arguments))
     chosen = settings.campaign(
         arguments.task, arguments.algo, preset, arguments.seed, arguments.deployments, arguments.batch,
         arguments.episodes, method,
     )  # fmt: skip
-    folder = api.start(chosen, arguments.data, arguments.out)
-    return _advance(folder, arguments, None)
+    return chosen, arguments
 
 
 def _flag_names(parser: argparse.ArgumentParser) -> list[str]:
@@ -292,6 +319,137 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+# musbo study
+
+
+STUDY_EXAMPLES = """examples:
+  musbo study --tasks pendulum pointmass --algos musbo bremen --seeds 0 1 2 --out studies/small
+  musbo study --tasks pendulum --algos musbo --seeds 3 4 --out studies/small       two seeds more
+  musbo study --out studies/small                                                   go on after a stop
+  musbo study ablation-fast --out studies/ablation                                  one that comes with musbo
+  musbo study mine.toml --ray auto                                                  on a Ray cluster
+  musbo study mine.toml --label.alpha auto                                          a setting for every run
+
+a file:
+  tasks = ["halfcheetah", "hopper"]
+  algos = ["musbo", "bremen"]
+  seeds = [0, 1, 2]
+  preset = "fast"
+  [budgets]                             # deployments and batch; what is not said is the preset's
+  halfcheetah = [5, 50_000]
+  [variants.musbo-hot]                  # a known method with other settings
+  algo = "musbo"
+  settings = ["--label.alpha", "0.1"]"""
+
+
+def _study_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="musbo study",
+        usage="musbo study [FILE] [--tasks ...] [--algos ...] [--seeds ...] [--out DIR] [--SETTING VALUE ...]",
+        description="Methods x tasks x budgets x seeds, each cell a run. What is done already is not run again.",
+        epilog=STUDY_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="a .toml file, or a ready study; --list names those")
+    add("--list", action="store_true", help="the studies that come with musbo")
+    add("--tasks", nargs="+", metavar="TASK")
+    add("--algos", nargs="+", metavar="NAME")
+    add("--seeds", nargs="+", type=int, metavar="N")
+    add("--preset", metavar="NAME", help="(default: each task's own)")
+    add("--deployments", type=int, metavar="I", help="of every run (default: the preset's)")
+    add("--batch", type=int, metavar="B", help="of every run (default: the preset's)")
+    add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
+    add("--out", type=Path, metavar="DIR", help="where the study goes (default: studies/<file's name>)")
+    add("--jobs", type=int, metavar="N", help="runs at once; the cores are divided (default: one per core)")
+    add("--ray", metavar="ADDRESS", help="on a Ray cluster: its address, or auto")
+    add("--json", action="store_true", help="one object on standard output; progress on standard error")
+    _method_flags(parser)
+    return parser
+
+
+def study(words: list[str]) -> int:
+    from rich.console import Console
+
+    from musbo.campaign import flags
+    from musbo.cluster import local, on_ray
+    from musbo.cluster import study as studies
+    from musbo.report import study as shown
+
+    parser = _study_parser()
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise UserError(flags.unknown_flag(unknown[0], _flag_names(parser)).replace("musbo run", "musbo study"))
+    if arguments.list:
+        for name, text in studies.ready().items():
+            print(f"{name:<22}  {text}")
+        return 0
+    asked = _asked_study(arguments)
+    out = arguments.out or Path("studies") / (Path(arguments.file).stem if arguments.file else "study")
+    whole = studies.record(out, asked)
+    at_once = len(local.share_cores(arguments.jobs))
+    try:
+        with shown.watch(Console(stderr=True), at_once) as observe:
+            if arguments.ray:
+                seen = on_ray.run(whole, out, arguments.ray, observe)
+            else:
+                seen = local.run(whole, out, arguments.jobs, observe)
+    except KeyboardInterrupt:
+        print(f"musbo: stopped. Go on with: musbo study --out {out}", file=sys.stderr)
+        return INTERRUPTED
+    failed = [cell for cell, progress in seen.items() if progress.state == "failed"]
+    if arguments.json:
+        rows = [
+            {"task": cell.task, "method": cell.method.name, "deployments": cell.deployments, "batch": cell.batch,
+             "seed": cell.seed, "state": progress.state, "final_return": progress.last_return, "folder": cell.folder}
+            for cell, progress in seen.items()
+        ]  # fmt: skip
+        print(json.dumps({"study": str(out), "runs": rows}))
+    else:
+        _console().print(shown.table(seen))
+    for cell in failed:
+        why = f"{local.last_words(out, cell)} (its log: {local.log_of(out, cell)})"
+        print(f"musbo: {cell.folder} failed: {why}", file=sys.stderr)
+    if failed:
+        again = f"Try again with: musbo study --out {out}"
+        print(f"musbo: {len(failed)} failed; the others are done. {again}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _asked_study(arguments: argparse.Namespace) -> Any:
+    """The study that the file and the flags describe together, with every cell's settings checked before any is run."""
+    from dataclasses import replace
+
+    from musbo.campaign.flags import PARTS
+    from musbo.cluster import study as studies
+
+    rest = [word for part in PARTS if (kind := getattr(arguments, part)) for word in (f"--{part}", kind)]
+    rest += ["--episodes", str(arguments.episodes)] if arguments.episodes else []
+    rest += _given(arguments)
+    chosen = studies.load(arguments.file) if arguments.file else None
+    said = {name: value for name in ("tasks", "algos", "seeds", "preset") if (value := getattr(arguments, name))}
+    if chosen is None and not said and not rest:
+        return None
+    if chosen is None:
+        chosen = studies.parse({"algos": ["musbo"], "tasks": ["pendulum"], **said})
+    else:
+        if "algos" in said:
+            said["methods"] = studies.parse({"algos": said.pop("algos"), "tasks": chosen.tasks}).methods
+        chosen = replace(chosen, **{name: tuple(v) if isinstance(v, list) else v for name, v in said.items()})
+    if arguments.deployments or arguments.batch:
+        plain = [cell for cell in studies.cells(chosen) if cell.seed == chosen.seeds[0]]
+        pairs = {(c.task, arguments.deployments or c.deployments, arguments.batch or c.batch): None for c in plain}
+        chosen = replace(chosen, budgets=tuple(pairs))
+    chosen = replace(chosen, settings=(*chosen.settings, *rest))
+    for cell in studies.cells(chosen):
+        try:
+            campaign_of(cell.words(Path(), chosen.settings)[1:])
+        except UserError as error:
+            raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error
+    return chosen
 
 
 # The other commands

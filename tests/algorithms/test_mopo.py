@@ -50,7 +50,9 @@ def test_the_elites_are_the_best_on_held_out_data():
         lambda: MOPO(decay=(1e-4,)),
         lambda: MOPO(horizon=0),
         lambda: MOPO(real_share=1.0),
-        lambda: MOPO(FitSettings(members=2, hidden=(4, 4, 4, 4))),
+        lambda: MOPO(FitSettings(members=2, hidden=(4, 4, 4, 4), weights="fresh", l2=0.0)),
+        lambda: MOPO(FitSettings(members=7, hidden=(4, 4, 4, 4), weights="warm", l2=0.0)),
+        lambda: MOPO(FitSettings(members=7, hidden=(4, 4, 4, 4), weights="fresh", l2=1.0)),
     ],
 )
 def test_impossible_settings(wrong: Any):

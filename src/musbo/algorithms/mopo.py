@@ -75,6 +75,10 @@ class MOPO:
         layers = len(self.dynamics.hidden) + 1
         if len(self.decay) != layers:
             raise UserError(f"decay needs one number per layer of the ensemble: {layers}, not {len(self.decay)}.")
+        if self.dynamics.weights != "fresh" or self.dynamics.l2:
+            raise UserError(
+                "MOPO fits from scratch and decays by layer: dynamics.weights is fresh and dynamics.l2 is 0."
+            )
         if not 0 <= self.real_share < 1:
             raise UserError(f"real_share must lie in [0, 1), not {self.real_share}.")
 

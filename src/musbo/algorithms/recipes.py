@@ -18,11 +18,11 @@ from musbo.learning.advantage import Discounting
 from musbo.learning.fit import FitSettings
 from musbo.learning.handover import BestImagined, Check, Last
 from musbo.learning.imagine import Imagine
-from musbo.learning.label import Disagreement, Trust
+from musbo.learning.label import Disagreement, Label, Trust
 from musbo.learning.soft import Entropy, Nearness, Regulariser, SoftSettings, Support
-from musbo.learning.start import Clone, Continue
+from musbo.learning.start import Clone, Continue, Start
 from musbo.learning.trpo import TRPO
-from musbo.models.actor import Plain, Seeking
+from musbo.models.actor import Explore, Plain, Seeking
 from musbo.models.policy import PolicySettings
 
 Preset = Literal["quick", "fast", "paper"]
@@ -97,9 +97,7 @@ def settings(algo: str, preset: Preset, task: str) -> Method:
 # TRPO in imagination
 
 
-def imagined(
-    label: Disagreement | Trust, start: Clone | Continue, explore: Seeking | Plain
-) -> Callable[[Preset, str], ImaginedTRPO]:
+def imagined(label: Label, start: Start, explore: Explore) -> Callable[[Preset, str], ImaginedTRPO]:
     """A recipe by the three parts that tell these methods apart."""
 
     def make(preset: Preset, task: str) -> ImaginedTRPO:

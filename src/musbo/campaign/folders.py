@@ -43,6 +43,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --deployments."
         what = f"{missing} of {settings.deployments} deployments would have to be collected here"
         raise UserError(f"{what}, but {reason.rstrip('.')}.{hint}")
+    record = serial.to_json(settings)  # refuses what could not be read back, before anything is written
     _require_free(folder)
     folder = folder.resolve()
     place = folder.parent / f".{folder.name}.new"
@@ -56,7 +57,6 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
                 shutil.rmtree(stray)
             elif stray.name != "lock":
                 stray.unlink()
-        record = serial.to_json(settings)
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
         store = Store(place / STORE)
         brought = [store.put_bytes(batch_bytes(batch), ".parquet") for _, batch in data]

@@ -378,7 +378,7 @@ def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lan
     crews = []
     for number, first in enumerate(range(0, len(obs), width)):
         rows = np.arange(min(width, len(obs) - first))
-        start = np.zeros((width, task.obs_size), np.float32)
+        start = np.tile(obs[first], (width, 1))  # a row without a lane of its own is one more of the first
         start[rows] = obs[first : first + width]
         idle = np.zeros((width, task.act_size), np.float32)
         no = np.zeros(width, bool)

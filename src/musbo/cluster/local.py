@@ -1,0 +1,93 @@
+"""A study on this machine: as many cells at once as there are jobs, with the cores divided between them.
+
+Children are started by the main thread and die with it (`cell`), so a study that is killed leaves nothing behind that
+would keep a campaign locked. A cell that fails is reported and does not stop the rest.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from musbo.campaign.folders import LEDGER
+from musbo.cluster.cell import command
+from musbo.cluster.progress import Progress, look
+from musbo.cluster.study import Cell, Study, cells
+from musbo.core.errors import UserError
+
+POLL_SECONDS = 0.5
+LOOK_SECONDS = 5.0
+Observe = Callable[[dict[Cell, Progress]], None]
+
+
+def share_cores(jobs: int | None) -> list[list[int]]:
+    """The cores of each job; by default every core is a job of its own."""
+    mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    jobs = len(mine) if jobs is None else jobs
+    if not 1 <= jobs <= len(mine):
+        raise UserError(f"--jobs must lie between 1 and the {len(mine)} cores of this machine, not {jobs}.")
+    each = len(mine) // jobs
+    return [mine[i * each : (i + 1) * each] for i in range(jobs)]
+
+
+def words_of(study: Study, out: Path, cell: Cell) -> list[str]:
+    """Begin the cell, or go on with it."""
+    folder = out / cell.folder
+    return ["resume", str(folder)] if (folder / LEDGER).exists() else cell.words(out, study.settings)
+
+
+def run(study: Study, out: Path, jobs: int | None, observe: Observe) -> dict[Cell, Progress]:
+    """Every cell that is not done; returns how each ended. Ctrl-C stops the cells cleanly and then raises."""
+    places = share_cores(jobs)
+    seen = {cell: look(out, cell) for cell in cells(study)}
+    waiting = [cell for cell in seen if seen[cell].state != "done"]
+    running: dict[int, tuple[Cell, subprocess.Popen]] = {}
+    looked = 0.0
+    observe(seen)
+    try:
+        while waiting or running:
+            for place, cores in enumerate(places):
+                if place not in running and waiting:
+                    cell = waiting.pop(0)
+                    running[place] = cell, _start(study, out, cell, cores)
+                    seen[cell] = _as(look(out, cell), "running")
+                    observe(seen)
+            time.sleep(POLL_SECONDS)
+            for place, (cell, child) in list(running.items()):
+                if child.poll() is not None:
+                    del running[place]
+                    ended = look(out, cell)
+                    seen[cell] = ended if child.returncode == 0 and ended.state == "done" else _as(ended, "failed")
+                    observe(seen)
+            if time.monotonic() - looked > LOOK_SECONDS:
+                seen |= {cell: _as(look(out, cell), "running") for cell, _ in running.values()}
+                observe(seen)
+                looked = time.monotonic()
+    except KeyboardInterrupt:
+        for _, child in running.values():
+            child.send_signal(signal.SIGINT)  # each writes down where it is
+        for _, child in running.values():
+            child.wait()
+        raise
+    return seen
+
+
+def _as(progress: Progress, state: str) -> Progress:
+    return Progress(state, progress.deployments, progress.last_return, progress.seconds)  # type: ignore[arg-type]
+
+
+def _start(study: Study, out: Path, cell: Cell, cores: list[int]) -> subprocess.Popen:
+    with log_of(out, cell).open("ab") as log:
+        return subprocess.Popen(command(cores, words_of(study, out, cell)), stdout=log, stderr=log)
+
+
+def log_of(out: Path, cell: Cell) -> Path:
+    return out / f"{cell.folder}.log"
+
+
+def last_words(out: Path, cell: Cell) -> str:
+    """Why a cell failed: the last line that it wrote."""
+    lines = log_of(out, cell).read_text(errors="replace").strip().splitlines() if log_of(out, cell).exists() else []
+    return lines[-1] if lines else "it wrote nothing"

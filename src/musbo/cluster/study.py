@@ -1,0 +1,208 @@
+"""A study: methods x tasks x budgets x seeds, each cell a campaign in a directory of its own.
+
+A study is described by a TOML file,
+
+    tasks = ["halfcheetah", "hopper"]
+    algos = ["musbo", "bremen"]
+    seeds = [0, 1, 2]
+    preset = "fast"
+    settings = ["--episodes", "10"]       # words that every run gets
+
+    [budgets]                             # deployments and batch per task; several pairs are several budgets
+    halfcheetah = [[5, 50_000]]
+
+    [variants.musbo-hot]                  # a method of one's own: a known one with other settings
+    algo = "musbo"
+    settings = ["--label.alpha", "0.1"]
+
+or by the same words on the command line. What was asked for is written down in the study's directory; a later call with
+more seeds, tasks or methods adds to it, and what has been run is not run again.
+"""
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from musbo.algorithms.recipes import PRESETS, budget, default_preset
+from musbo.campaign.settings import task_name
+from musbo.core import serial
+from musbo.core.durable import write_whole
+from musbo.core.errors import UserError
+
+RECORD = "study.json"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method of a study: an algorithm and the settings that it is given."""
+
+    name: str
+    algo: str
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is compared, and on what."""
+
+    tasks: tuple[str, ...]
+    methods: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    preset: str | None = None
+    """None: each task's default."""
+    budgets: tuple[tuple[str, int, int], ...] = ()
+    """(task, deployments, batch); a task without one has its preset's."""
+    settings: tuple[str, ...] = ()
+    """Words that every run gets."""
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "methods", "seeds"):
+            if not getattr(self, name):
+                raise UserError(f"a study needs at least one of its {name}.")
+        if self.preset is not None and self.preset not in PRESETS:
+            raise UserError(f"there is no preset {self.preset!r}: choose one of {', '.join(PRESETS)}.")
+        names = [method.name for method in self.methods]
+        if len(set(names)) < len(names):
+            raise UserError(f"two methods of a study have the same name among {', '.join(names)}.")
+        strangers = {task for task, _, _ in self.budgets} - set(self.tasks)
+        if strangers:
+            raise UserError(f"the study has a budget for {', '.join(sorted(strangers))}, which is not among its tasks.")
+        short = [task.rpartition(":")[2] for task in self.tasks]
+        if len(set(short)) < len(short):
+            raise UserError("two tasks of a study have the same name, so their runs would share a directory.")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One campaign of a study."""
+
+    task: str
+    method: Variant
+    deployments: int
+    batch: int
+    seed: int
+    preset: str
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Task, budget, method: what seeds are repeats of."""
+        return self.task, f"{self.deployments} x {self.batch:,}", self.method.name
+
+    @property
+    def folder(self) -> str:
+        task = re.sub(r"[^A-Za-z0-9._-]+", "-", self.task.rpartition(":")[2])
+        return f"{task}-{self.method.name}-{self.deployments}x{self.batch}-s{self.seed}"
+
+    def words(self, out: Path, settings: tuple[str, ...]) -> list[str]:
+        """The command that begins it."""
+        return [
+            "run", self.task, "--algo", self.method.algo, "--preset", self.preset, "--seed", str(self.seed),
+            "--deployments", str(self.deployments), "--batch", str(self.batch), "--out", str(out / self.folder),
+            *settings, *self.method.settings,
+        ]  # fmt: skip
+
+
+def cells(study: Study) -> list[Cell]:
+    """All of them, one seed of everything before the second."""
+    every = []
+    for seed in study.seeds:
+        for task in study.tasks:
+            preset: Any = study.preset or default_preset(task_name(task))
+            usual = budget(preset, task_name(task))
+            given = [(i, b) for name, i, b in study.budgets if name == task]
+            for deployments, batch in given or [(usual.deployments, usual.batch)]:
+                every += [Cell(task, method, deployments, batch, seed, preset) for method in study.methods]
+    return every
+
+
+# Files
+
+
+def ready() -> dict[str, str]:
+    """The studies that come with musbo, and what each is for: the first line of its file, a comment."""
+    folder = resources.files("musbo") / "studies"
+    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return {name.removesuffix(".toml"): (folder / name).read_text().partition("\n")[0].lstrip("# ") for name in files}
+
+
+def load(name: str) -> Study:
+    """A study from a file, or a ready one by its name."""
+    path = Path(name)
+    if path.suffix != ".toml":
+        if name not in ready():
+            raise UserError(f"there is no study {name!r}: give a .toml file, or one of {', '.join(ready())}.")
+        text = (resources.files("musbo") / "studies" / f"{name}.toml").read_text()
+    else:
+        try:
+            text = path.read_text()
+        except OSError as error:
+            raise UserError(f"cannot read the study {path}: {error.strerror}.") from error
+    try:
+        return parse(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"the study {name} is not TOML: {error}.") from error
+
+
+def parse(found: dict[str, Any]) -> Study:
+    """A study from the tables of its file."""
+    known = {"tasks", "algos", "seeds", "preset", "settings", "budgets", "variants"}
+    if strangers := set(found) - known:
+        raise UserError(f"a study has no {', '.join(sorted(strangers))}: it has {', '.join(sorted(known))}.")
+    try:
+        methods = [Variant(name, name) for name in found.get("algos", ())]
+        for name, part in found.get("variants", {}).items():
+            methods.append(Variant(name, part["algo"], tuple(map(str, part.get("settings", ())))))
+        budgets = []
+        for task, pairs in found.get("budgets", {}).items():
+            pairs = [pairs] if pairs and not isinstance(pairs[0], list) else pairs
+            budgets += [(task, int(i), int(b)) for i, b in pairs]
+        return Study(
+            tasks=tuple(map(str, found.get("tasks", ()))),
+            methods=tuple(methods),
+            seeds=tuple(map(int, found.get("seeds", (0,)))),
+            preset=found.get("preset"),
+            budgets=tuple(budgets),
+            settings=tuple(map(str, found.get("settings", ()))),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        text = f"the study cannot be read ({type(error).__name__}: {error}); `musbo study --help` shows how it looks."
+        raise UserError(text) from error
+
+
+def record(out: Path, asked: Study | None) -> Study:
+    """What the study in `out` is from now on: what it was, and what is asked for on top of it."""
+    path = out / RECORD
+    before: Study | None = serial.from_json(json.loads(path.read_text())) if path.exists() else None
+    if before is None and asked is None:
+        raise UserError(f"{out} holds no study: give a file, or --tasks, --algos and --seeds.")
+    whole = merge(before, asked) if before and asked else asked or before
+    assert whole is not None
+    if whole != before:
+        if before is None and out.is_dir() and any(out.iterdir()):
+            raise UserError(f"{out} is not empty and holds no study: choose another --out. Nothing was written.")
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(serial.to_json(whole), indent=1).encode())
+    return whole
+
+
+def merge(before: Study, asked: Study) -> Study:
+    """More of the same; anything else is another study."""
+    for name in ("preset", "settings"):
+        if getattr(before, name) != getattr(asked, name):
+            raise UserError(f"this study has another {name}: {getattr(before, name)!r}. Choose another --out.")
+    old = {method.name: method for method in before.methods}
+    for method in asked.methods:
+        if old.get(method.name, method) != method:
+            raise UserError(f"this study has another method {method.name!r}. Choose another name or another --out.")
+    for task in set(before.tasks) & set(asked.tasks):
+        if [b for b in before.budgets if b[0] == task] != [b for b in asked.budgets if b[0] == task]:
+            raise UserError(f"this study has another budget for {task}. Choose another --out.")
+
+    def union(name: str) -> tuple:
+        return tuple(dict.fromkeys((*getattr(before, name), *getattr(asked, name))))
+
+    return replace(before, **{f.name: union(f.name) for f in fields(Study) if f.name not in ("preset", "settings")})

@@ -1,0 +1,77 @@
+"""The live table of a study: a row per task, budget and method, a column per seed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from musbo.cluster.progress import Progress, seconds_left
+from musbo.cluster.study import Cell
+from musbo.report import words
+
+Seen: TypeAlias = dict[Cell, Progress]
+
+
+def table(seen: Seen) -> Table:
+    seeds = list(dict.fromkeys(cell.seed for cell in seen))
+    shown = Table(box=None, header_style="bold", padding=(0, 1))
+    for title in ("task", "budget", "method"):
+        shown.add_column(title, no_wrap=True)
+    for seed in seeds:
+        shown.add_column(f"seed {seed}", justify="right", no_wrap=True)
+    rows: dict[tuple[str, str, str], dict[int, str]] = {}
+    for cell, progress in seen.items():
+        rows.setdefault(cell.row, {})[cell.seed] = entry(cell, progress)
+    for row, entries in rows.items():
+        shown.add_row(*row, *(entries.get(seed, "") for seed in seeds))
+    return shown
+
+
+def entry(cell: Cell, progress: Progress) -> str:
+    """The return so far, and how many of the deployments it took."""
+    value = "-" if progress.last_return is None else words.number(progress.last_return)
+    if progress.state == "done":
+        return value
+    if progress.state == "failed":
+        return "failed"
+    if progress.state == "waiting":
+        return "·"
+    return f"{value} ({progress.deployments}/{cell.deployments})"
+
+
+def line(seen: Seen, at_once: int) -> str:
+    """Where the study stands, in one line."""
+    count = {state: sum(p.state == state for p in seen.values()) for state in ("done", "running", "failed")}
+    text = f"{count['done']} of {words.count(len(seen), 'run')} done, {count['running']} running"
+    text += f", {count['failed']} failed" if count["failed"] else ""
+    left = seconds_left(seen, at_once)
+    return text + (f", about {words.duration(left)} left" if left and count["done"] < len(seen) else "")
+
+
+@contextmanager
+def watch(console: Console, at_once: int) -> Iterator[Callable[[Seen], None]]:
+    """A table that is always current on a terminal; elsewhere one line whenever a run begins or ends."""
+    if console.is_terminal:
+        with Live(console=console, refresh_per_second=2) as live:
+
+            def show(seen: Seen) -> None:
+                shown = table(seen)
+                shown.caption = line(seen, at_once)
+                live.update(shown)
+
+            yield show
+        return
+    before: dict[Cell, str] = {}
+
+    def tell(seen: Seen) -> None:
+        for cell, progress in seen.items():
+            if before.get(cell) not in (None, progress.state) and progress.state in ("running", "done", "failed"):
+                name = " ".join((*cell.row, f"seed {cell.seed}"))
+                ended = f"return {entry(cell, progress)}" if progress.state == "done" else progress.state
+                console.print(f"{name}: {ended}; {line(seen, at_once)}", highlight=False, soft_wrap=True)
+            before[cell] = progress.state
+
+    yield tell

@@ -1,0 +1,136 @@
+"""A study on this machine: killed twice and resumed, with a cell that fails, with seeds that come later."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import musbo
+from musbo.campaign.results import summary
+from musbo.cluster import local
+from musbo.cluster.progress import Progress, seconds_left
+from musbo.cluster.study import Cell, Variant
+from musbo.core.errors import UserError
+from tests.stories import tiny
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}
+BUDGET = ["--deployments", "2", "--batch", "100", "--episodes", "2"]
+FILE = f"""
+algos = ["bc"]
+seeds = [0, 1]
+settings = ["--episodes", 2]
+[variants.small]
+algo = "musbo"
+settings = {json.dumps(tiny.METHOD)}
+"""
+
+
+def study(out: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "musbo", "study", "--out", str(out), *words]
+
+
+def complete(words: list[str]) -> dict[str, Any]:
+    done = subprocess.run([*words, "--json"], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def hashes(out: Path) -> dict[str, str]:
+    folders = [path.parent for path in sorted(out.glob("*/ledger.sqlite"))]
+    return {folder.name: summary(folder)["policy_sha256"] for folder in folders if summary(folder)["finished"]}
+
+
+def children_of(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
+    return [int(word) for word in found]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "tasks", [["pointmass"], pytest.param(["pointmass", "pendulum"], marks=pytest.mark.long)], ids=["short", "long"]
+)
+def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str]):
+    """Two methods, two seeds: the same policies as in a study that nobody disturbed; then a seed more."""
+    file, n = str(tmp_path / "two.toml"), 4 * len(tasks)
+    budgets = "\n".join(f"{task} = [2, 100]" for task in tasks)
+    Path(file).write_text(f"tasks = {json.dumps(tasks)}\n{FILE}\n[budgets]\n{budgets}\n")
+    undisturbed = complete(study(tmp_path / "calm", file))
+    assert {row["state"] for row in undisturbed["runs"]} == {"done"} and len(undisturbed["runs"]) == n
+    wanted = hashes(tmp_path / "calm")
+    assert len(wanted) == n and len(set(wanted.values())) == n
+
+    out, orphans = tmp_path / "killed", []
+    for kill in range(2):
+        process = subprocess.Popen(study(out, *([file] if kill == 0 else [])), env=ENVIRONMENT, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 120
+        while len(list(out.glob("*/ledger.sqlite"))) < kill + 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        orphans += children_of(process.pid)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    time.sleep(0.5)
+    assert orphans and not any(alive(pid) for pid in orphans)  # no campaign goes on without its study
+    assert len(hashes(out)) < n
+    resumed = complete(study(out))
+    assert hashes(out) == wanted
+    returns = [{row["folder"]: row["final_return"] for row in found["runs"]} for found in (undisturbed, resumed)]
+    assert returns[0] == returns[1]
+
+    stamps = {path: path.stat().st_mtime_ns for path in out.glob("*/ledger.sqlite")}
+    more = complete(study(out, file, "--seeds", "2"))
+    assert len(more["runs"]) == n + n // 2
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was there is reused
+
+
+def test_a_cell_that_fails_is_reported_and_does_not_stop_the_rest(tmp_path: Path):
+    out = tmp_path / "study"
+    words = ["--tasks", "pointmass", "--algos", "random", "--seeds", "0", "1", *BUDGET]
+    complete(study(out, *words))
+    broken = out / "pointmass-random-2x100-s2"
+    broken.mkdir()
+    (broken / "ledger.sqlite").write_text("this is no database")
+    more = ["--tasks", "pointmass", "--algos", "random", "--seeds", "2", "3", *BUDGET]
+    done = subprocess.run([*study(out, *more), "--json"], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 1
+    states = {row["seed"]: row["state"] for row in json.loads(done.stdout)["runs"]}
+    assert states == {0: "done", 1: "done", 2: "failed", 3: "done"}
+    assert "pointmass-random-2x100-s2 failed" in done.stderr and "Try again" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_are_checked_before_anything_runs(tmp_path: Path):
+    words = ["--tasks", "pointmass", "--algos", "musbo", "sac", "--label.alpha", "1"]
+    done = subprocess.run(study(tmp_path / "s", *words), env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 2 and "sac on pointmass" in done.stderr and not (tmp_path / "s").exists()
+
+
+def test_cores_are_divided(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(local.os, "sched_getaffinity", lambda _: {2, 3, 5, 7, 8})
+    assert local.share_cores(None) == [[2], [3], [5], [7], [8]]
+    assert local.share_cores(2) == [[2, 3], [5, 7]]
+    for wrong in (0, 6):
+        with pytest.raises(UserError, match="--jobs"):
+            local.share_cores(wrong)
+
+
+def test_time_left_by_hand():
+    cells = [Cell("pendulum", Variant(name, name), 4, 100, seed, "quick") for name in ("a", "b") for seed in (0, 1)]
+    assert seconds_left(dict.fromkeys(cells, Progress("waiting")), 2) is None
+    seen = dict(zip(cells, [Progress("done", 4, 1.0, 40.0), Progress("running", 1, 0.0, 30.0),
+                            Progress("waiting"), Progress("failed", 2, 0.0, 2.0)], strict=True))  # fmt: skip
+    a, b = (40 + 30) / 5, 2 / 2  # per deployment of each method
+    assert seconds_left(seen, 2) == pytest.approx((3 * a + 4 * b) / 2)

@@ -1,0 +1,128 @@
+"""What a study is: its cells, its files, and what may be added to it later."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from musbo.algorithms.recipes import ALGORITHMS, Preset, budget
+from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record
+from musbo.core.errors import UserError
+from musbo.tasks.find import TASKS
+
+SMALL = parse({"tasks": ["pendulum", "pointmass"], "algos": ["musbo", "bremen"], "seeds": [0, 1]})
+FILE = """
+tasks = ["halfcheetah", "hopper"]
+algos = ["bremen"]
+seeds = [3, 4]
+preset = "fast"
+settings = ["--episodes", 10]
+
+[budgets]
+halfcheetah = [[5, 50_000], [5, 100_000]]
+
+[variants.musbo-hot]
+algo = "musbo"
+settings = ["--label.alpha", "0.1"]
+"""
+
+
+def test_one_seed_of_everything_before_the_second():
+    found = cells(SMALL)
+    assert [cell.seed for cell in found] == [0] * 4 + [1] * 4
+    assert {(cell.task, cell.method.name) for cell in found[:4]} == {
+        (task, algo) for task in ("pendulum", "pointmass") for algo in ("musbo", "bremen")
+    }
+    assert len({cell.folder for cell in found}) == 8
+    assert [(c.deployments, c.batch, c.preset) for c in found[:1]] == [(4, 2000, "quick")]  # the task's own
+
+
+def test_a_file(tmp_path: Path):
+    (tmp_path / "mine.toml").write_text(FILE)
+    study = load(str(tmp_path / "mine.toml"))
+    hot = Variant("musbo-hot", "musbo", ("--label.alpha", "0.1"))
+    assert study.methods == (Variant("bremen", "bremen"), hot)
+    of_three = [cell for cell in cells(study) if cell.seed == 3]
+    assert [(c.task, c.deployments, c.batch) for c in of_three if c.method != hot] == [
+        ("halfcheetah", 5, 50_000),
+        ("halfcheetah", 5, 100_000),
+        ("hopper", 10, 25_000),
+    ]
+    words = next(c for c in of_three if c.method == hot).words(Path("out"), study.settings)
+    assert " ".join(words) == (
+        "run halfcheetah --algo musbo --preset fast --seed 3 --deployments 5 --batch 50000 "
+        "--out out/halfcheetah-musbo-hot-5x50000-s3 --episodes 10 --label.alpha 0.1"
+    )
+
+
+@pytest.mark.parametrize("name", ready())
+def test_the_ready_studies_are_the_papers(name: str):
+    study = load(name)
+    assert set(study.tasks) <= set(TASKS) and {m.algo for m in study.methods} <= set(ALGORITHMS)
+    assert ready()[name]
+    preset: Preset = study.preset  # type: ignore[assignment]
+    assert preset == name.rpartition("-")[2]
+    total = 250_000 if "250k" in name or (name == "novelty-fast") else 500_000
+    assert {cell.deployments * cell.batch for cell in cells(study)} == {total}
+    for cell in cells(study):
+        assert cell.deployments == budget(preset, cell.task).deployments
+    if preset == "paper":
+        assert len(study.seeds) == 5  # "averaged over 5 random seeds"
+
+
+def test_more_of_the_same_is_added_and_anything_else_refused(tmp_path: Path):
+    out = tmp_path / "study"
+    assert record(out, SMALL) == SMALL == record(out, None)
+    more = replace(SMALL, seeds=(1, 2), tasks=("pendulum",), methods=(Variant("sac", "sac"),))
+    whole = record(out, more)
+    assert whole.seeds == (0, 1, 2) and whole.tasks == SMALL.tasks
+    assert [m.name for m in whole.methods] == ["musbo", "bremen", "sac"]
+    assert record(out, None) == whole
+    others: list[Study] = [
+        replace(SMALL, preset="fast"),
+        replace(SMALL, settings=("--updates", "3")),
+        replace(SMALL, methods=(Variant("musbo", "musbo", ("--updates", "3")),)),
+        replace(SMALL, budgets=(("pendulum", 1, 100),)),
+    ]
+    for other in others:
+        with pytest.raises(UserError, match="another"):
+            merge(whole, other)
+    assert record(out, None) == whole  # nothing was overwritten
+
+
+def test_a_directory_with_other_things_is_left_alone(tmp_path: Path):
+    (tmp_path / "thesis.tex").write_text("all of it")
+    with pytest.raises(UserError, match="not empty"):
+        record(tmp_path, SMALL)
+    with pytest.raises(UserError, match="holds no study"):
+        record(tmp_path / "nowhere", None)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tasks": []},
+        {"tasks": ["pendulum"], "algos": []},
+        {"tasks": ["pendulum"], "algos": ["musbo"], "seeds": []},
+        {"tasks": ["pendulum"], "algos": ["musbo"], "seeds": ["first"]},
+        {"tasks": ["pendulum"], "algos": ["musbo"], "preset": "slow"},
+        {"tasks": ["pendulum"], "algos": ["musbo", "musbo"]},
+        {"tasks": ["pendulum"], "algos": ["musbo"], "budgets": {"hopper": [1, 2]}},
+        {"tasks": ["pendulum"], "algos": ["musbo"], "budgets": {"pendulum": [1]}},
+        {"tasks": ["pendulum"], "algos": ["musbo"], "methods": ["sac"]},
+        {"tasks": ["a.py:T", "b.py:T"], "algos": ["musbo"]},
+        {"tasks": ["pendulum"], "variants": {"hot": {"settings": []}}},
+    ],
+)
+def test_what_is_no_study(wrong: dict[str, Any]):
+    with pytest.raises(UserError):
+        parse(wrong)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path):
+    (tmp_path / "broken.toml").write_text("tasks = [")
+    for name, why in (("broken.toml", "not TOML"), ("missing.toml", "cannot read"), ("nothing", "there is no study")):
+        with pytest.raises(UserError, match=why):
+            load(str(tmp_path / name) if name.endswith("toml") else name)
