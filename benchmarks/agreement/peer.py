@@ -6,6 +6,8 @@ Runs in the peers' environment (run.py makes it), where PyTorch is. Networks, st
 gradient steps are those of our preset, read from it.
 """
 
+# pyright: reportMissingImports=false
+
 import json
 import sys
 from typing import Any

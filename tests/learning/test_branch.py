@@ -9,13 +9,14 @@ import pytest
 
 from musbo.core.errors import UserError
 from musbo.data.scaling import Normaliser
-from musbo.learning.branch import branch, refill
+from musbo.learning.branch import branch, foresee, refill
 from musbo.learning.imagine import Starts
 from musbo.learning.label import Penalty
 from musbo.learning.replay import empty
 from musbo.models.frame import Frame
+from musbo.models.gaussian import GaussianPolicy
 from musbo.models.mlp import init_mlp
-from musbo.models.stochastic import largest_spread
+from musbo.models.stochastic import largest_spread, predict
 from tests.learning.small import ACT, OBS, endless
 from tests.models.test_stochastic import some_model
 
@@ -75,3 +76,16 @@ def test_rows_as_the_networks_see_them():
         assert np.abs(np.asarray(obs) - row).sum(axis=1).min() < 1e-4
     following = {tuple(np.round(x, 4)) for x in rows.x[30:]}
     assert following <= {tuple(np.round(x, 4)) for x in rows.next_x[rows.goes_on == 1]}
+
+
+def test_the_foreseen_course_is_that_of_the_elites_means():
+    model, obs = some_model(), starts(4)
+    policy = GaussianPolicy(ACTOR, FRAME)
+    courses, lengths = foresee(endless, 3, policy, model, obs)
+    assert np.asarray(lengths).tolist() == [3] * 4
+    for i in range(4):
+        elite = jax.tree.map(lambda leaf, i=i: leaf[int(model.elites[i % 2])], model.members)
+        s = obs[i]
+        for t in range(3):
+            s = s + predict(elite, model.scaling, s, policy(s[None])[0])[0][:OBS]
+            np.testing.assert_allclose(courses[i, t], s, rtol=1e-4, atol=1e-4)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from musbo.core.errors import UserError
-from musbo.learning.imagine import OUTER, Imagine, Rollout, Starts, draw_starts, imagine, start_states
+from musbo.learning.imagine import OUTER, Imagine, Rollout, Starts, draw_starts, foresee, imagine, start_states
 from musbo.models.dynamics import Dynamics
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
@@ -235,3 +235,26 @@ def test_a_task_without_a_reset_distribution():
 def test_impossible_settings(wrong: dict):
     with pytest.raises(UserError):
         Imagine(**wrong)
+
+
+def test_the_foreseen_course_by_hand():
+    """Two members dealt out in turn; a course ends where its state terminates, and that state still belongs to it."""
+    model = linear_dynamics((np.zeros((3, 2)), [0.1, 0.0]), (np.zeros((3, 2)), [-0.2, 0.3]))
+    task = replace(endless, terminated=lambda s: s[0] < -0.5)
+    courses, lengths = foresee(task, 5, linear_policy([[1.0], [0.0]], [0.0]), model, jnp.zeros((3, OBS)))
+    up, down = (np.outer(np.arange(1, 6), shift) for shift in ([0.1, 0.0], [-0.2, 0.3]))
+    assert np.asarray(lengths).tolist() == [5, 3, 5]  # -0.2, -0.4, -0.6
+    np.testing.assert_allclose(courses[0], up, atol=1e-6)
+    np.testing.assert_allclose(courses[1, :3], down[:3], atol=1e-6)
+    np.testing.assert_allclose(courses[2], up, atol=1e-6)
+
+
+def test_the_foreseen_course_follows_the_policys_mean():
+    W = np.zeros((3, 2))
+    W[2, 0] = 1.0  # the action moves the first state
+    policy = linear_policy([[0.5], [0.0]], [0.2], sigma=3.0)
+    courses, _ = foresee(endless, 3, policy, linear_dynamics((W, [0.0, 0.0])), jnp.zeros((1, OBS)))
+    s = 0.0
+    for t in range(3):
+        s += np.tanh(0.5 * s + 0.2)
+        assert float(courses[0, t, 0]) == pytest.approx(s, rel=1e-5)

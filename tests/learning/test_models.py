@@ -17,7 +17,7 @@ from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler, Levels
 from musbo.models.probabilistic import Probabilistic
-from tests.learning.small import batch_of, endless, f32, shifting_labeler
+from tests.learning.small import ACT, OBS, batch_of, endless, f32, linear, plain_scaling, shifting_labeler, stack
 from tests.models.test_mlp import forward, random_mlp
 
 LEARNED = replace(endless, name="learned", reward="learned", terminated="learned")
@@ -164,3 +164,23 @@ def test_levels():
     assert float(levels.spread_p95) == pytest.approx(0.6, rel=1e-4)
     assert float(levels.error_p95) == pytest.approx(np.quantile(error, 0.95), rel=1e-4)
     assert float(levels.pair_mean) == pytest.approx(1.4 / 3, rel=1e-4)
+
+
+def test_calibration_where_the_error_is_known():
+    """Members that are wrong by 1 and 3 times |s_0|: doubt is 2 |s_0| and the largest error 3 |s_0|, at every row."""
+    rng = np.random.default_rng(0)
+    obs, act = rng.normal(size=(400, OBS)), rng.normal(size=(400, ACT))
+    data = assemble([batch_of(obs, act, obs, episode_steps=20)], 400, 0)
+
+    def wrong(factor: float) -> Probabilistic:
+        weight = np.zeros((OBS + ACT, 2 * OBS))
+        weight[0, 0] = factor
+        return Probabilistic(linear(weight, np.zeros(2 * OBS)), f32([0.5] * OBS), f32([-10.0] * OBS))
+
+    judge = Labeler(stack(wrong(1.0), wrong(3.0)), plain_scaling(), Levels(*(f32(1.0) for _ in range(4))))
+    found = models.calibration(judge, data)
+    assert found["rank_correlation"] == pytest.approx(1.0, abs=1e-4)
+    doubt, error = (np.array(found[f"reliability_{name}"]) for name in ("doubt", "error"))
+    np.testing.assert_allclose(error, 1.5 * doubt, rtol=1e-4)
+    size = np.sort(np.abs(obs[np.asarray(data.heldout)[:400], 0]))
+    assert doubt.mean() == pytest.approx(2 * size.mean(), rel=1e-4)

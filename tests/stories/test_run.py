@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from musbo.cli import main
 from musbo.core import serial
+from musbo.data.files import read_batch
 from tests.stories import tiny
 
 
@@ -50,6 +52,21 @@ def test_what_lies_in_the_folder(finished):
     assert {"settings.json", "summary.json", "metrics.parquet", "metrics.jsonl", "policy.safetensors"} <= names
     assert {"curve.svg", "curve.png", "data"} <= names
     assert {path.name for path in (finished / "data").iterdir()} == {"deployment-1.parquet", "deployment-2.parquet"}
+
+
+def test_diagnostics_of_every_deployment(finished):
+    """Novelty against all pairs of the batches that lie there; the others are there and are numbers."""
+    first, second = (read_batch(finished / "data" / f"deployment-{d}.parquet").obs.astype(float) for d in (1, 2))
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)]
+    found = json.loads((finished / "summary.json").read_text())["per_deployment"]
+    assert "novelty" not in found[0]["batch"]
+    assert found[1]["batch"]["novelty"] == pytest.approx(np.mean(1 - unit[1] @ unit[0].T), abs=1e-6)
+    for item in found:
+        seen = item["evaluated"]
+        assert seen["energy_distance"] >= 0 and seen["trajectory_mse"] > 0 and seen["trajectory_steps"] == 50
+        trained = item["trained"]
+        assert -1 <= trained["rank_correlation"] <= 1
+        assert len(trained["reliability_doubt"]) == len(trained["reliability_error"]) == 10
 
 
 def test_resume_of_a_finished_run_shows_its_tables(finished, capsys):

@@ -47,6 +47,9 @@ class Imitation:
         assert isinstance(state.policy, Policy)
         return PlainActor(state.policy, self.explore)
 
+    def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
+        """It has no model."""
+
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         policy = state.policy
         assert isinstance(policy, Policy)
@@ -78,6 +81,9 @@ class Chance:
 
     def actor(self, task: Task, state: "State") -> UniformActor:
         return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+
+    def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
+        """It has no model."""
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         yield state, {"stage": "done", "index": 0}

@@ -33,7 +33,7 @@ from musbo.learning.advantage import (
 )
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import Check, Choice, Handover, Last
-from musbo.learning.imagine import Imagine, Starts, imagine, require_reset, reset_states, start_states
+from musbo.learning.imagine import Imagine, Starts, foresee, imagine, require_reset, reset_states, start_states
 from musbo.learning.label import Disagreement, Label, temperature
 from musbo.learning.start import Clone, Start
 from musbo.learning.trpo import TRPO, trpo_step
@@ -108,6 +108,11 @@ class ImaginedTRPO:
             return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
         return make_actor(self.explore, state.policy, state.labeler)
 
+    def foresee(
+        self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int
+    ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
+        return foresee(task, steps, state.policy, state.dynamics, start) if state.dynamics else None
+
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         """Lines 2 to 4 of Algorithm 1 on everything collected so far."""
         k_M, k_P, k_clone, k_improve, k_new_M, k_new_P = jax.random.split(key, 6)
@@ -168,7 +173,7 @@ class ImaginedTRPO:
             )
             state = replace(state, policy=policy, value=value, update=i + 1)
             yield state, {"stage": "improve", "index": i + 1, "updates": self.updates, **host(numbers)}
-        done = {"chosen": int(state.choice.update), "alpha": self._alpha(P)}
+        done = {"chosen": int(state.choice.update), "alpha": self._alpha(P), **models.calibration(P, data)}
         state = replace(state, stage="collected", policy=state.choice.policy, choice=None, update=0, checked=-1)
         yield state, {"stage": "done", "index": 0, **done}
 

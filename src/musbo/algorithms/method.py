@@ -8,7 +8,7 @@ to go on.
 from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.data.dataset import Dataset
 from musbo.tasks.task import Task
@@ -37,6 +37,10 @@ class Method(Protocol):
 
     def actor(self, task: Task, state: Any) -> Any:
         """Who collects the next batch."""
+        ...
+
+    def foresee(self, task: Task, state: Any, start: Float[Array, "b obs"], steps: int) -> tuple[Any, Any] | None:
+        """The handed-over policy imagined from these states: where it goes, and for how long; None without a model."""
         ...
 
     def train(self, task: Task, data: Dataset, state: Any, key: PRNGKeyArray) -> Iterator[tuple[Any, Metrics]]:

@@ -12,14 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from musbo.algorithms.method import Metrics
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
 from musbo.learning import fit, replay, soft
-from musbo.learning.branch import refill
+from musbo.learning.branch import foresee, refill
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.imagine import Starts
 from musbo.learning.label import Penalty
@@ -99,6 +99,11 @@ class MOPO:
         if state.model is None:
             return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
         return SampleActor(state.policy)
+
+    def foresee(
+        self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int
+    ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
+        return foresee(task, steps, state.policy, state.model, start) if state.model else None
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_new, k_fit, k_branch, k_learn = jax.random.split(key, 4)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from musbo.campaign import steps
@@ -30,11 +31,14 @@ from musbo.data.dataset import assemble
 from musbo.data.files import batch_bytes, batch_from_bytes
 from musbo.field import simulate
 from musbo.field.worlds import no_simulator
+from musbo.learning.foresight import novelty, trajectories_apart
 from musbo.models.actor import SeekingActor
 from musbo.models.frame import AnyPolicy
 from musbo.tasks.task import Task
 
 CHECKPOINT_SECONDS = 20.0
+FORESIGHT_STEPS = 250  # of the imagined and real courses that are compared
+CALIBRATION = ("rank_correlation", "reliability_doubt", "reliability_error")
 
 
 @dataclass(frozen=True)
@@ -189,10 +193,11 @@ class _Field:
         began = time.monotonic()
         if d <= len(brought):
             batch = batch_from_bytes(self.store.get(brought[d - 1]["batch"]), brought[d - 1]["source"])
+            numbers = {**_describe(batch), **self.novelty(batch)}
             self.ledger.append(
-                "batch", d, {"batch": brought[d - 1]["batch"], "source": brought[d - 1]["source"], **_describe(batch)}
+                "batch", d, {"batch": brought[d - 1]["batch"], "source": brought[d - 1]["source"], **numbers}
             )
-            self.observe(News("collected", d, _describe(batch)))
+            self.observe(News("collected", d, numbers))
             return
         size = self.settings.batch
         actor = self.settings.method.actor(self.task, self.state())
@@ -213,6 +218,7 @@ class _Field:
         batch = concatenate(done)
         numbers = {
             **_describe(batch),
+            **self.novelty(batch),
             "seconds": time.monotonic() - began,
             "extra_steps": extra,
             **_zeta(actor, np.concatenate(zeta)),
@@ -220,6 +226,11 @@ class _Field:
         self.ledger.append("batch", d, {"batch": self.store.put_bytes(batch_bytes(batch), ".parquet"), **numbers})
         self.sweep()
         self.observe(News("collected", d, numbers))
+
+    def novelty(self, batch: Batch) -> dict[str, float]:
+        """How far a batch is from everything before it."""
+        earlier = self.batches()
+        return {"novelty": novelty(batch.obs, np.concatenate([b.obs for b in earlier]))} if earlier else {}
 
     # Lines 2 to 4
 
@@ -252,6 +263,7 @@ class _Field:
             "seconds": spent + time.monotonic() - began,
             "chosen": last.get("chosen"),
             "alpha": last.get("alpha"),
+            **{name: last[name] for name in CALIBRATION if name in last},
             **_training_summary(self.ledger.metrics(), d),
         }
         self.ledger.append("trained", d, payload)
@@ -266,11 +278,30 @@ class _Field:
             payload: dict[str, Any] = {"skipped": reason}
         else:
             began = time.monotonic()
-            policy = self.load(self.status().trained[d]["policy"])
-            payload = measure(self.task, policy, self.settings.episodes, evaluation_seed(self.settings))
+            state = self.load(self.status().trained[d]["state"])
+            seed = evaluation_seed(self.settings)
+            measured = simulate.evaluate(self.task, state.policy, self.settings.episodes, seed)
+            payload = {**describe(measured), **self.foresight(state, measured.batch)}
             payload["seconds"] = time.monotonic() - began
         self.ledger.append("evaluated", d, payload)
         self.observe(News("evaluated", d, payload))
+
+    def foresight(self, state: Any, real: Batch) -> dict[str, float]:
+        """How far the imagined course of the policy is from its real one, from the same start states."""
+        steps = min(FORESIGHT_STEPS, self.task.episode_steps)
+        starts, lengths = real.starts(), np.minimum(real.lengths(), steps)
+        found = self.settings.method.foresee(self.task, state, jnp.asarray(real.obs[starts]), steps)
+        if found is None:
+            return {}
+        imagined, imagined_lengths = (np.asarray(part) for part in found)
+        shortest = np.minimum(lengths, imagined_lengths)
+        if not shortest.min():  # a model that left the range of numbers at once
+            return {}
+        courses = np.zeros_like(imagined)
+        for i, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            courses[i, :length] = real.next_obs[start : start + length]
+        normaliser = state.policy.frame.normaliser
+        return trajectories_apart(imagined, courses, shortest, np.asarray(normaliser.mean), np.asarray(normaliser.std))
 
     def finish(self) -> None:
         export(self.folder, self.ledger, self.store)
@@ -289,7 +320,10 @@ def _seed(settings: Campaign, *path: int) -> int:
 
 def measure(task: Task, policy: AnyPolicy, episodes: int, seed: int) -> dict[str, Any]:
     """The deterministic policy over whole episodes in the simulator."""
-    measured = simulate.evaluate(task, policy, episodes, seed)
+    return describe(simulate.evaluate(task, policy, episodes, seed))
+
+
+def describe(measured: simulate.Evaluation) -> dict[str, Any]:
     return {
         "return": float(measured.returns.mean()),
         "spread": float(measured.returns.std(ddof=1)) if len(measured.returns) > 1 else 0.0,

@@ -3,7 +3,9 @@ elsewhere from where its ledger stands.
 """
 
 import subprocess
+import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,11 @@ def run(study: Study, out: Path, address: str, observe: Observe) -> dict[Cell, P
         import ray
     except ImportError as error:
         raise UserError('a Ray cluster needs Ray: pip install "musbo[cluster]".') from error
-    out = out.resolve()
+    with redirect_stdout(sys.stderr):  # Ray reports lost workers there, and standard output is ours
+        return _run(ray, study, out.resolve(), address, observe)
+
+
+def _run(ray: Any, study: Study, out: Path, address: str, observe: Observe) -> dict[Cell, Progress]:
     seen = {cell: look(out, cell) for cell in cells(study)}
     observe(seen)
     try:

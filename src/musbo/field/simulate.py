@@ -66,6 +66,7 @@ class Evaluation:
     lengths: Int[np.ndarray, " e"]
     speeds: Float64[np.ndarray, " e"]  # mean forward speed; nan where the task has none
     steps: int
+    batch: Batch  # the episodes themselves; they never reach training
 
 
 def groups(size: int, lanes: int, episode_steps: int) -> list[list[int]]:
@@ -126,7 +127,7 @@ def evaluate(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int)
     if task.speed is not None:
         speed = batch.next_obs[:, task.speed].astype(np.float64)
         speeds = np.add.reduceat(speed, batch.starts()) / batch.lengths()
-    return Evaluation(batch.returns(), model_returns, batch.lengths(), speeds, len(batch))
+    return Evaluation(batch.returns(), model_returns, batch.lengths(), speeds, len(batch), batch)
 
 
 @partial(jax.jit, static_argnames="task")

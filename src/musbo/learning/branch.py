@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from musbo.learning.imagine import Rollout, Starts, draw_starts, survive
+from musbo.learning.imagine import Rollout, Starts, draw_starts, path, survive
 from musbo.learning.label import Penalty
 from musbo.learning.replay import Replay, Transitions
 from musbo.models.frame import Frame
-from musbo.models.gaussian import sample
+from musbo.models.gaussian import GaussianPolicy, sample
 from musbo.models.mlp import MLP
-from musbo.models.stochastic import Stochastic, step
+from musbo.models.stochastic import Stochastic, mean_step, step
 from musbo.tasks.task import Task
 
 
@@ -38,6 +38,16 @@ def branch(
         one_step, (start, jnp.ones(start.shape[0], bool)), jax.random.split(key, horizon)
     )
     return Rollout(*columns, weight=jnp.ones_like(columns[3]), last_obs=last_obs)
+
+
+@partial(jax.jit, static_argnames=("task", "steps"))
+def foresee(
+    task: Task, steps: int, policy: GaussianPolicy, model: Stochastic, start: Float[Array, "b obs"]
+) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
+    """The policy's mean in the means of the elites, dealt out in turn to the trajectories."""
+    dealt = model.elites[jnp.arange(start.shape[0]) % model.elites.shape[0]]
+    networks = jax.tree.map(lambda leaf: leaf[dealt], model.members)
+    return path(policy, lambda s, a: mean_step(task, networks, model.scaling, s, a), start, steps)
 
 
 @partial(jax.jit, static_argnames=("task", "horizon", "branches", "penalty"))

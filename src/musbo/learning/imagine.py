@@ -6,6 +6,7 @@ masked out by `live` and never padded into a loss.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -14,8 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.core.errors import UserError
+from musbo.data.scaling import Scaling
 from musbo.models.dynamics import Dynamics, step
-from musbo.models.mlp import count, member
+from musbo.models.mlp import MLP, count, member
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
 
@@ -91,6 +93,37 @@ def require_reset(task: Task) -> Callable[[PRNGKeyArray], Array]:
 def reset_states(task: Task, b: int, key: PRNGKeyArray) -> Float[Array, "b obs"]:
     """From the task's own reset distribution."""
     return jax.vmap(require_reset(task))(jax.random.split(key, b))
+
+
+Move = Callable[[Float[Array, "b obs"], Float[Array, "b act"]], tuple[Array, Array, Array]]
+
+
+def path(
+    policy: Callable[[Array], Array], move: Move, start: Float[Array, "b obs"], steps: int
+) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
+    """The states that a deterministic policy is imagined to pass through, and how many of them there are."""
+
+    def one_step(carry: tuple, _: None) -> tuple:
+        obs, alive = carry
+        next_obs, _reward, live, terminated = survive(obs, alive, *move(obs, policy(obs)))
+        return (next_obs, live & ~terminated), (next_obs, live)
+
+    _, (states, live) = jax.lax.scan(one_step, (start, jnp.ones(start.shape[0], bool)), None, length=steps)
+    return states.swapaxes(0, 1), jnp.sum(live, axis=0, dtype=jnp.int32)
+
+
+@partial(jax.jit, static_argnames=("task", "steps"))
+def foresee(
+    task: Task, steps: int, policy: Policy, model: Dynamics, start: Float[Array, "b obs"]
+) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
+    """The policy's mean in M, with its members dealt out in turn to the trajectories."""
+    dealt = jnp.arange(start.shape[0]) % count(model.members)
+    networks = jax.tree.map(lambda leaf: leaf[dealt], model.members)
+    return path(policy, lambda s, a: jax.vmap(partial(_step, task, model.scaling))(networks, s, a), start, steps)
+
+
+def _step(task: Task, scaling: Scaling, network: MLP, obs: Array, act: Array) -> tuple[Array, Array, Array]:
+    return step(task, network, scaling, obs, act)
 
 
 def survive(

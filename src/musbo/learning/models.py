@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from musbo.data.dataset import Dataset, rows
 from musbo.data.scaling import Scaling
 from musbo.learning.fit import FitSettings, FitState, Rows, begin
+from musbo.learning.foresight import rank_correlation, reliability
 from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler, Levels
@@ -138,11 +140,30 @@ def _level_values(
     return pair_distances(predictions), error
 
 
-def measure_levels(members: Probabilistic, scaling: Scaling, data: Dataset) -> Levels:
-    """What disagreement and error of P are ordinary on held-out data."""
+def _heldout_values(
+    members: Probabilistic, scaling: Scaling, data: Dataset
+) -> tuple[Float[Array, "pairs n"], Float[Array, " n"]]:
     heldout = rows(np.asarray(data.heldout))
     heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
-    pairs, error = _level_values(members, scaling, data.obs[heldout], data.act[heldout], data.next_obs[heldout])
+    return _level_values(members, scaling, data.obs[heldout], data.act[heldout], data.next_obs[heldout])
+
+
+def calibration(judge: Labeler, data: Dataset) -> dict[str, Any]:
+    """Whether doubt goes with error on held-out data: the largest disagreement against the largest member's error."""
+    pairs, error = _heldout_values(judge.members, judge.scaling, data)
+    doubt, error = np.asarray(jnp.max(pairs, axis=0)), np.asarray(error)
+    groups = reliability(doubt, error, min(10, len(doubt)))
+    related = rank_correlation(doubt, error)
+    return {
+        "rank_correlation": related if np.isfinite(related) else None,
+        "reliability_doubt": [group[0] for group in groups],
+        "reliability_error": [group[1] for group in groups],
+    }
+
+
+def measure_levels(members: Probabilistic, scaling: Scaling, data: Dataset) -> Levels:
+    """What disagreement and error of P are ordinary on held-out data."""
+    pairs, error = _heldout_values(members, scaling, data)
     return Levels(
         pair_p90=jnp.quantile(pairs, 0.9),
         spread_p95=jnp.quantile(jnp.max(pairs, axis=0), 0.95),

@@ -50,11 +50,25 @@ def step(
     which, rows = jax.random.randint(k_which, (n,), 0, model.elites.shape[0]), jnp.arange(n)
     mean, std = means[which, rows], stds[which, rows]
     drawn = mean + std * jax.random.normal(k_noise, mean.shape)
+    return _moved(task, obs, drawn, mean)
+
+
+def mean_step(
+    task: Task, networks: Probabilistic, scaling: Scaling, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
+) -> tuple[Float[Array, "n obs"], Float[Array, " n"], Bool[Array, " n"]]:
+    """One imagined step without chance: every row has a network of its own and takes its mean."""
+    mean, _ = jax.vmap(predict, in_axes=(0, None, 0, 0))(networks, scaling, obs, act)
+    return _moved(task, obs, mean, mean)
+
+
+def _moved(
+    task: Task, obs: Float[Array, "n obs"], drawn: Float[Array, "n out"], mean: Float[Array, "n out"]
+) -> tuple[Float[Array, "n obs"], Float[Array, " n"], Bool[Array, " n"]]:
     next_obs = obs + drawn[:, : task.obs_size]
     if task.terminated == "learned":
         ended = mean[:, -1] > 0.5
     elif task.terminated is None:
-        ended = jnp.zeros(n, bool)
+        ended = jnp.zeros(obs.shape[0], bool)
     else:
         ended = jax.vmap(task.terminated)(next_obs)
     return next_obs, drawn[:, task.obs_size], ended

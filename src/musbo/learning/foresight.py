@@ -1,0 +1,82 @@
+"""What can be said about models and data besides return (section 4 and the appendix of the paper).
+
+Novelty of a batch, distance between imagined and real trajectories, and whether doubt goes with error. NumPy alone:
+these look at what has happened and train nothing.
+"""
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from musbo.core.errors import UserError
+
+
+def novelty(batch: Float[np.ndarray, "n obs"], earlier: Float[np.ndarray, "m obs"]) -> float:
+    """Mean cosine distance between the observations of a batch and all earlier ones, over all pairs.
+
+    The mean of u . v over all pairs is the product of the mean unit vectors, so this takes O(n + m) steps.
+    """
+    if not len(batch) or not len(earlier):
+        raise UserError("novelty needs a batch and at least one observation before it.")
+    return float(1.0 - _mean_direction(batch) @ _mean_direction(earlier))
+
+
+def _mean_direction(obs: Float[np.ndarray, "n obs"]) -> Float64[np.ndarray, " obs"]:
+    obs = obs.astype(np.float64)
+    length = np.linalg.norm(obs, axis=1, keepdims=True)
+    return np.mean(obs / np.where(length > 0, length, 1.0), axis=0)  # the zero vector points nowhere
+
+
+def energy_distance(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "m d"]) -> float:
+    """2 E|X - Y| - E|X - X'| - E|Y - Y'| between two samples, Euclidean, over all pairs; 0 for equal samples."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    return float(2 * _mean_distance(x, y) - _mean_distance(x, x) - _mean_distance(y, y))
+
+
+def _mean_distance(x: Float64[np.ndarray, "n d"], y: Float64[np.ndarray, "m d"]) -> float:
+    # Row by row: all pairs at once would need n x m x d numbers.
+    return float(np.mean([np.linalg.norm(y - row, axis=1).mean() for row in x]))
+
+
+def trajectories_apart(
+    imagined: Float[np.ndarray, "b t obs"],
+    real: Float[np.ndarray, "b t obs"],
+    lengths: Int[np.ndarray, " b"],
+    mean: Float[np.ndarray, " obs"],
+    std: Float[np.ndarray, " obs"],
+) -> dict[str, float]:
+    """Energy distance and mean squared error between imagined and real trajectories from the same start states.
+
+    A sample is a whole trajectory of standardised observations; all are cut to the shortest one, `steps`.
+    """
+    steps = int(lengths.min())
+    x, y = ((part[:, :steps] - mean) / std for part in (imagined, real))
+    b = len(x)
+    return {
+        "energy_distance": energy_distance(x.reshape(b, -1), y.reshape(b, -1)),
+        "trajectory_mse": float(np.mean((x.astype(np.float64) - y) ** 2)),
+        "trajectory_steps": steps,
+    }
+
+
+def rank_correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
+    """Spearman's: the correlation of ranks, equal values sharing theirs; nan where one of the two never changes."""
+    a, b = (_ranks(part) for part in (x, y))
+    a, b = a - a.mean(), b - b.mean()
+    size = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / size) if size > 0 else float("nan")
+
+
+def _ranks(x: Float[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+    _, where, counts = np.unique(x, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[where]
+
+
+def reliability(
+    doubt: Float[np.ndarray, " n"], error: Float[np.ndarray, " n"], bins: int = 10
+) -> list[tuple[float, float]]:
+    """Mean doubt and mean error in groups of equal size, from the least doubtful tenth to the most."""
+    if not 1 <= bins <= len(doubt):
+        raise UserError(f"{len(doubt)} values cannot be put into {bins} groups.")
+    order = np.argsort(doubt, kind="stable")
+    return [(float(doubt[group].mean()), float(error[group].mean())) for group in np.array_split(order, bins)]

@@ -1,0 +1,91 @@
+"""The same study on a real Ray cluster of two nodes on this machine, one of which is lost on the way."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.test_local import ENVIRONMENT, FILE, complete, hashes, study
+
+RAY = Path(sys.executable).with_name("ray")
+pytest.importorskip("ray", reason='a Ray cluster needs Ray: pip install "musbo[cluster]"')
+
+
+@dataclass(frozen=True)
+class Cluster:
+    address: str
+    second: subprocess.Popen[bytes]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def node(*words: str) -> subprocess.Popen[bytes]:
+    """One node, in the foreground of a process group of its own, so that it can be killed as a whole."""
+    size = ["--num-cpus=1", "--object-store-memory=100000000"]
+    return subprocess.Popen(
+        [str(RAY), "start", "--block", "--disable-usage-stats", *size, *words],
+        env=ENVIRONMENT,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def bury(process: subprocess.Popen[bytes]) -> None:
+    """With everything that it started: as if the machine had lost its power."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    port = free_port()
+    head = node("--head", f"--port={port}", "--include-dashboard=false")
+    second = None
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.2)
+        time.sleep(3.0)
+        second = node(f"--address=127.0.0.1:{port}")
+        yield Cluster(f"127.0.0.1:{port}", second)
+    finally:
+        for process in (second, head):
+            if process is not None and process.poll() is None:
+                bury(process)
+
+
+def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster):
+    file = str(tmp_path / "two.toml")
+    Path(file).write_text(f'tasks = ["pointmass"]\n{FILE}\n[budgets]\npointmass = [2, 100]\n')
+    complete(study(tmp_path / "calm", file))
+    wanted = hashes(tmp_path / "calm")
+
+    out = tmp_path / "cluster"
+    process = subprocess.Popen(
+        [*study(out, file), "--ray", cluster.address, "--json"],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("*/ledger.sqlite"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)  # two cells at once: both nodes are at work
+    bury(cluster.second)
+    printed, error = process.communicate(timeout=600)
+    assert process.returncode == 0, error
+    assert {row["state"] for row in json.loads(printed)["runs"]} == {"done"}
+    assert hashes(out) == wanted

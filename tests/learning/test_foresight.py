@@ -1,0 +1,87 @@
+"""Diagnostics against oracles: all pairs, dcor, scipy, and a system whose error is known."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from musbo.core.errors import UserError
+from musbo.learning.foresight import energy_distance, novelty, rank_correlation, reliability, trajectories_apart
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "energy.json").read_text())
+NUMBERS = st.floats(-10, 10, width=32)
+
+
+def some(n: int) -> st.SearchStrategy[np.ndarray]:
+    return arrays(np.float32, st.tuples(st.integers(1, n), st.just(3)), elements=NUMBERS)
+
+
+@given(some(8), some(8))
+def test_novelty_against_all_pairs(batch: np.ndarray, earlier: np.ndarray):
+    def unit(v: np.ndarray) -> np.ndarray:
+        v = v.astype(float)
+        return v / np.linalg.norm(v) if np.linalg.norm(v) > 0 else v
+
+    pairs = [1 - unit(a) @ unit(b) for a in batch for b in earlier]
+    assert novelty(batch, earlier) == pytest.approx(np.mean(pairs), abs=1e-9)
+
+
+def test_novelty_by_hand():
+    x, y = np.array([[1.0, 0.0]]), np.array([[0.0, 2.0]])
+    assert novelty(x, 5 * x) == 0 and novelty(x, y) == 1 and novelty(x, -x) == 2
+    with pytest.raises(UserError, match="before"):
+        novelty(x, x[:0])
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{len(case['x'])}x{len(case['y'])}")
+def test_energy_distance_against_dcor(case: dict):
+    got = energy_distance(np.array(case["x"]), np.array(case["y"]))
+    assert got == pytest.approx(case["energy_distance"], rel=1e-9)
+
+
+@given(some(6), some(6))
+def test_energy_distance_is_a_distance_between_distributions(x: np.ndarray, y: np.ndarray):
+    assert energy_distance(x, x) == pytest.approx(0, abs=1e-6)
+    assert energy_distance(x, np.concatenate([x, x])) == pytest.approx(0, abs=1e-5)
+    assert energy_distance(x, y) == pytest.approx(energy_distance(y, x), abs=1e-6)
+    assert energy_distance(x, y) >= -1e-6
+
+
+def test_trajectories_are_cut_to_the_shortest():
+    rng = np.random.default_rng(0)
+    real = rng.normal(size=(4, 6, 2))
+    imagined = real + 0.5
+    imagined[:, 3:] = 1e6  # after the shortest has ended
+    mean, std = np.array([1.0, 2.0]), np.array([0.5, 2.0])
+    found = trajectories_apart(imagined, real, np.array([5, 3, 6, 4]), mean, std)
+    assert found["trajectory_steps"] == 3
+    assert found["trajectory_mse"] == pytest.approx(np.mean([(0.5 / 0.5) ** 2, (0.5 / 2.0) ** 2]))
+    x, y = ((part[:, :3] - mean) / std for part in (imagined, real))
+    wanted = energy_distance(x.reshape(4, -1), y.reshape(4, -1))
+    assert found["energy_distance"] == pytest.approx(wanted) and wanted > 0
+
+
+@given(arrays(np.float32, st.just(12), elements=st.integers(-4, 4)), arrays(np.float32, st.just(12), elements=NUMBERS))
+def test_rank_correlation_against_scipy(x: np.ndarray, y: np.ndarray):
+    if len(set(x.tolist())) > 1 and len(set(y.tolist())) > 1:
+        assert rank_correlation(x, y) == pytest.approx(stats.spearmanr(x, y)[0], abs=1e-9)
+    else:
+        assert np.isnan(rank_correlation(x, y))
+
+
+def test_reliability_where_the_true_error_is_known():
+    """Errors drawn with the deviation that was announced: in every group mean |error| is sqrt(2 / pi) of the doubt."""
+    rng = np.random.default_rng(0)
+    doubt = rng.uniform(0.1, 2.0, 100_000)
+    error = np.abs(doubt * rng.normal(size=len(doubt)))
+    groups = np.array(reliability(doubt, error))
+    assert groups.shape == (10, 2) and (np.diff(groups[:, 0]) > 0).all()
+    np.testing.assert_allclose(groups[:, 1] / groups[:, 0], np.sqrt(2 / np.pi), rtol=0.03)
+    assert 0.4 < rank_correlation(doubt, error) < 0.8
+    with pytest.raises(UserError, match="groups"):
+        reliability(doubt[:3], error[:3])
