@@ -77,9 +77,13 @@ def data(work: Path, task: str, given: dict[str, Path]) -> Path:
     file = work / f"{task}.parquet"
     if not file.exists():
         run = given.get(task, work / f"campaign-{task}")
-        if not (run / "ledger.sqlite").exists():
-            subprocess.run([sys.executable, "-m", "musbo", *CAMPAIGNS[task].split(), "--out", str(run)], check=True)
-        write_batch(file, concatenate([read_batch(path) for path in sorted((run / "data").glob("*.parquet"))]))
+        if not (run / "summary.json").exists():
+            begun = (run / "ledger.sqlite").exists()
+            words = ["resume", str(run)] if begun else [*CAMPAIGNS[task].split(), "--out", str(run)]
+            subprocess.run([sys.executable, "-m", "musbo", *words], check=True)
+        count = len(list((run / "data").glob("deployment-*.parquet")))
+        batches = [read_batch(run / "data" / f"deployment-{d}.parquet") for d in range(1, count + 1)]
+        write_batch(file, concatenate(batches))
     return file
 
 

@@ -387,12 +387,13 @@ def study(words: list[str]) -> int:
         for name, text in studies.ready().items():
             print(f"{name:<22}  {text}")
         return 0
-    asked = _asked_study(arguments)
+    if arguments.ray and arguments.jobs is not None:
+        raise UserError("--jobs divides the cores of this machine, and --ray runs elsewhere: give one of the two.")
+    local.share_cores(arguments.jobs)  # refuses what this machine has not, before anything is written
     out = arguments.out or Path("studies") / (Path(arguments.file).stem if arguments.file else "study")
-    whole = studies.record(out, asked)
-    at_once = len(local.share_cores(arguments.jobs))
+    whole = studies.record(out, _asked_study(arguments, out))
     try:
-        with shown.watch(Console(stderr=True), at_once) as observe:
+        with shown.watch(Console(stderr=True)) as observe:
             if arguments.ray:
                 seen = on_ray.run(whole, out, arguments.ray, observe)
             else:
@@ -411,7 +412,7 @@ def study(words: list[str]) -> int:
     else:
         _console().print(shown.table(seen))
     for cell in failed:
-        why = f"{local.last_words(out, cell)} (its log: {local.log_of(out, cell)})"
+        why = f"{seen[cell].reason} (its log: {local.log_of(out, cell)})"
         print(f"musbo: {cell.folder} failed: {why}", file=sys.stderr)
     if failed:
         again = f"Try again with: musbo study --out {out}"
@@ -419,37 +420,70 @@ def study(words: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _asked_study(arguments: argparse.Namespace) -> Any:
-    """The study that the file and the flags describe together, with every cell's settings checked before any is run."""
+def _asked_study(arguments: argparse.Namespace, out: Path) -> Any:
+    """The study that file and flags describe together, every cell of it checked before any is run; None: go on."""
     from dataclasses import replace
 
     from musbo.campaign.flags import PARTS
+    from musbo.campaign.settings import task_name
     from musbo.cluster import study as studies
 
     rest = [word for part in PARTS if (kind := getattr(arguments, part)) for word in (f"--{part}", kind)]
-    rest += ["--episodes", str(arguments.episodes)] if arguments.episodes else []
+    rest += ["--episodes", str(arguments.episodes)] if arguments.episodes is not None else []
     rest += _given(arguments)
-    chosen = studies.load(arguments.file) if arguments.file else None
-    said = {name: value for name in ("tasks", "algos", "seeds", "preset") if (value := getattr(arguments, name))}
-    if chosen is None and not said and not rest:
+    names = ("tasks", "algos", "seeds", "preset")
+    said = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    sizes = (arguments.deployments, arguments.batch)
+    if not arguments.file and not said and not rest and sizes == (None, None):
         return None
-    if chosen is None:
-        chosen = studies.parse({"algos": ["musbo"], "tasks": ["pendulum"], **said})
+    before = None if arguments.file else studies.recorded(out)
+    if before is None and not arguments.file:
+        if missing := [name for name in ("tasks", "algos") if name not in said]:
+            raise UserError(f"a new study needs --{' and --'.join(missing)}, or a file that says them.")
+        chosen = replace(studies.parse(said), settings=tuple(rest))
     else:
+        chosen = before or studies.load(arguments.file)
+        # More of a study that is there: what is not said stays as it was, and a setting said again must be the same.
+        settings = tuple(rest) if before and rest else (*chosen.settings, *rest)
+        tasks = tuple(map(task_name, said.get("tasks", chosen.tasks)))
+        methods = chosen.methods
         if "algos" in said:
-            said["methods"] = studies.parse({"algos": said.pop("algos"), "tasks": chosen.tasks}).methods
-        chosen = replace(chosen, **{name: tuple(v) if isinstance(v, list) else v for name, v in said.items()})
-    if arguments.deployments or arguments.batch:
-        plain = [cell for cell in studies.cells(chosen) if cell.seed == chosen.seeds[0]]
-        pairs = {(c.task, arguments.deployments or c.deployments, arguments.batch or c.batch): None for c in plain}
-        chosen = replace(chosen, budgets=tuple(pairs))
-    chosen = replace(chosen, settings=(*chosen.settings, *rest))
+            known = {method.name: method for method in methods}
+            methods = tuple(known.get(name) or studies.Variant(name, name) for name in said["algos"])
+        chosen = replace(
+            chosen, tasks=tasks, methods=methods, settings=settings, seeds=tuple(said.get("seeds", chosen.seeds)),
+            preset=said.get("preset", chosen.preset), budgets=tuple(b for b in chosen.budgets if b[0] in tasks),
+        )  # fmt: skip
+    if sizes != (None, None):
+        pairs = {
+            (
+                c.task,
+                *(own if size is None else size for size, own in zip(sizes, (c.deployments, c.batch), strict=True)),
+            )
+            for c in studies.cells(chosen)
+        }
+        chosen = replace(chosen, budgets=tuple(sorted(pairs)))
     for cell in studies.cells(chosen):
-        try:
-            campaign_of(cell.words(Path(), chosen.settings)[1:])
-        except UserError as error:
-            raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error
+        _require_sound_cell(cell, chosen.settings)
     return chosen
+
+
+def _require_sound_cell(cell: Any, settings: tuple[str, ...]) -> None:
+    """Refuse now what would fail in the middle of a study."""
+    from musbo.campaign.settings import load_task
+    from musbo.field.worlds import no_simulator
+
+    try:
+        chosen, _ = campaign_of(cell.words(Path(), settings)[1:])
+        task = load_task(chosen)
+        chosen.method.require(task)
+        if reason := no_simulator(task):
+            raise UserError(reason)
+        own = (chosen.seed, chosen.deployments, chosen.batch, chosen.algo)
+        if own != (cell.seed, cell.deployments, cell.batch, cell.method.algo):
+            raise UserError("seed, deployments, batch and algo are the study's own and cannot be among its settings.")
+    except UserError as error:
+        raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error
 
 
 # The other commands

@@ -13,9 +13,10 @@ import pytest
 
 import musbo
 from musbo.campaign.results import summary
+from musbo.cli import main
 from musbo.cluster import local
 from musbo.cluster.progress import Progress, seconds_left
-from musbo.cluster.study import Cell, Variant
+from musbo.cluster.study import Cell, Variant, cells, recorded
 from musbo.core.errors import UserError
 from tests.stories import tiny
 
@@ -77,6 +78,7 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str]):
         deadline = time.monotonic() + 120
         while len(list(out.glob("*/ledger.sqlite"))) < kill + 1 and time.monotonic() < deadline:
             time.sleep(0.05)
+        assert time.monotonic() < deadline, "no cell began"
         time.sleep(1.0)
         orphans += children_of(process.pid)
         process.kill()
@@ -129,8 +131,36 @@ def test_cores_are_divided(monkeypatch: pytest.MonkeyPatch):
 
 def test_time_left_by_hand():
     cells = [Cell("pendulum", Variant(name, name), 4, 100, seed, "quick") for name in ("a", "b") for seed in (0, 1)]
-    assert seconds_left(dict.fromkeys(cells, Progress("waiting")), 2) is None
+    assert seconds_left(dict.fromkeys(cells, Progress("waiting"))) is None
     seen = dict(zip(cells, [Progress("done", 4, 1.0, 40.0), Progress("running", 1, 0.0, 30.0),
                             Progress("waiting"), Progress("failed", 2, 0.0, 2.0)], strict=True))  # fmt: skip
     a, b = (40 + 30) / 5, 2 / 2  # per deployment of each method
-    assert seconds_left(seen, 2) == pytest.approx((3 * a + 4 * b) / 2)
+    assert seconds_left(seen) == pytest.approx(3 * a + 4 * b)  # one at a time
+    seen[cells[2]] = Progress("running")
+    assert seconds_left(seen) == pytest.approx((3 * a + 4 * b) / 2)
+
+
+def test_what_is_not_said_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two seeds more, fewer tasks of a ready study, zeros and typos: what is recorded, without running anything."""
+    monkeypatch.setattr(local, "run", lambda study, out, jobs, observe: {})
+    out = tmp_path / "study"
+    assert main(["study", "--tasks", "pointmass", "--algos", "bremen", "--updates", "3", "--out", str(out)]) == 0
+    assert main(["study", "--seeds", "3", "4", "--out", str(out)]) == 0
+    found = recorded(out)
+    assert found is not None and found.seeds == (0, 3, 4) and found.settings == ("--updates", "3")
+    assert [cell.folder for cell in cells(found)][0] == "pointmass-bremen-2x1000-s0" and len(cells(found)) == 3
+    assert main(["study", "figure-500k-fast", "--tasks", "hopper", "--out", str(tmp_path / "ready")]) == 0
+    ready = recorded(tmp_path / "ready")
+    assert ready is not None and ready.tasks == ("hopper",) and ready.budgets == (("hopper", 10, 50_000),)
+    for wrong in (
+        ["--seeds", "5", "--updates", "4", "--out", str(out)],
+        ["--tasks", "pendulmu", "--algos", "musbo"],
+        ["--tasks", "pointmass"],
+        ["--tasks", "pointmass", "--algos", "musbo", "--episodes", "0"],
+        ["--tasks", "pointmass", "--algos", "musbo", "--deployments", "0"],
+        ["--tasks", "pointmass", "--algos", "musbo", "--jobs", "1", "--ray", "auto"],
+        ["--tasks", "pointmass", "--algos", "musbo", "--jobs", "1000"],
+    ):
+        words = wrong if "--out" in wrong else [*wrong, "--out", str(tmp_path / "wrong")]
+        assert main(["study", *words]) == 2
+    assert recorded(out) == found and not (tmp_path / "wrong").exists()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from musbo.campaign.results import summary
 from tests.cluster.test_local import ENVIRONMENT, FILE, complete, hashes, study
 
 RAY = Path(sys.executable).with_name("ray")
@@ -83,7 +84,10 @@ def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster)
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while len(list(out.glob("*/ledger.sqlite"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)  # two cells at once: both nodes are at work
+        time.sleep(0.1)
+    assert time.monotonic() < deadline, "no two cells began"
+    running = [path.parent for path in out.glob("*/ledger.sqlite")]
+    assert not any(summary(folder)["finished"] for folder in running)  # two at once, so both nodes are at work
     bury(cluster.second)
     printed, error = process.communicate(timeout=600)
     assert process.returncode == 0, error

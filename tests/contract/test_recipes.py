@@ -87,7 +87,7 @@ def brief(method: Any) -> Any:
             return replace(method, steps=1500)
         case MOPO():
             few = replace(method.dynamics, epochs=3, hidden=(8,))
-            return replace(method, dynamics=few, decay=(2.5e-5, 1e-4), refresh=200, steps=700)
+            return replace(method, dynamics=few, decay=(2.5e-5, 1e-4), refresh=600, steps=1200)
     return method
 
 

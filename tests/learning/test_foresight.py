@@ -52,17 +52,18 @@ def test_energy_distance_is_a_distance_between_distributions(x: np.ndarray, y: n
     assert energy_distance(x, y) >= -1e-6
 
 
-def test_trajectories_are_cut_to_the_shortest():
+def test_trajectories_end_where_they_end():
     rng = np.random.default_rng(0)
-    real = rng.normal(size=(4, 6, 2))
+    real = rng.normal(size=(3, 6, 2))
     imagined = real + 0.5
-    imagined[:, 3:] = 1e6  # after the shortest has ended
+    imagined[0, 3:] = real[1, 5:] = 1e6  # after their ends
     mean, std = np.array([1.0, 2.0]), np.array([0.5, 2.0])
-    found = trajectories_apart(imagined, real, np.array([5, 3, 6, 4]), mean, std)
-    assert found["trajectory_steps"] == 3
+    found = trajectories_apart(imagined, real, np.array([3, 6, 6]), np.array([6, 5, 6]), mean, std)
+    assert (found["imagined_steps"], found["real_steps"]) == (5, pytest.approx(17 / 3))
     assert found["trajectory_mse"] == pytest.approx(np.mean([(0.5 / 0.5) ** 2, (0.5 / 2.0) ** 2]))
-    x, y = ((part[:, :3] - mean) / std for part in (imagined, real))
-    wanted = energy_distance(x.reshape(4, -1), y.reshape(4, -1))
+    imagined[0, 3:], real[1, 5:] = imagined[0, 2], real[1, 4]  # they stay there
+    x, y = ((part - mean) / std for part in (imagined, real))
+    wanted = energy_distance(x.reshape(3, -1), y.reshape(3, -1))
     assert found["energy_distance"] == pytest.approx(wanted) and wanted > 0
 
 

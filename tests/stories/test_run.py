@@ -63,7 +63,8 @@ def test_diagnostics_of_every_deployment(finished):
     assert found[1]["batch"]["novelty"] == pytest.approx(np.mean(1 - unit[1] @ unit[0].T), abs=1e-6)
     for item in found:
         seen = item["evaluated"]
-        assert seen["energy_distance"] >= 0 and seen["trajectory_mse"] > 0 and seen["trajectory_steps"] == 50
+        assert seen["energy_distance"] >= 0 and seen["trajectory_mse"] > 0
+        assert seen["imagined_steps"] == seen["real_steps"] == 50
         trained = item["trained"]
         assert -1 <= trained["rank_correlation"] <= 1
         assert len(trained["reliability_doubt"]) == len(trained["reliability_error"]) == 10

@@ -37,7 +37,8 @@ from musbo.models.frame import AnyPolicy
 from musbo.tasks.task import Task
 
 CHECKPOINT_SECONDS = 20.0
-FORESIGHT_STEPS = 250  # of the imagined and real courses that are compared
+CHECKPOINT_SHARE, LONGEST_PAUSE = 10, 50.0  # a large state is written less often; a kill still loses less than a minute
+FORESIGHT_STARTS, FORESIGHT_STEPS = 20, 250  # of the imagined and real courses that are compared
 CALIBRATION = ("rank_correlation", "reliability_doubt", "reliability_error")
 
 
@@ -240,6 +241,7 @@ class _Field:
         spent = checkpoint["seconds"] if checkpoint else 0.0
         data = assemble(self.batches(), self.capacity(), self.settings.seed)
         began = saved = time.monotonic()
+        pause = 0.0
         last: dict[str, Any] = {}
         for state, metrics in self.settings.method.train(self.task, data, start, self.key(2, d)):
             last = metrics if metrics["stage"] == "done" else last
@@ -248,11 +250,12 @@ class _Field:
             self.observe(News("training", d, metrics))
             now = time.monotonic()
             asked = self.stop.is_set()
-            if metrics["stage"] != "done" and (asked or now - saved >= self.checkpoint_seconds):
+            if metrics["stage"] != "done" and (asked or now - saved >= max(self.checkpoint_seconds, pause)):
                 name = self.store.put_bytes(serial.encode(state), ".safetensors")
                 self.ledger.replace_checkpoint(d, {"state": name, "seconds": spent + now - began})
                 self.sweep()
-                saved = now
+                saved = time.monotonic()
+                pause = min(CHECKPOINT_SHARE * (saved - now), LONGEST_PAUSE)
             if asked and metrics["stage"] != "done":
                 self.leave(d)
         policy = self.store.put_bytes(serial.encode(state.policy), ".safetensors")
@@ -289,19 +292,21 @@ class _Field:
     def foresight(self, state: Any, real: Batch) -> dict[str, float]:
         """How far the imagined course of the policy is from its real one, from the same start states."""
         steps = min(FORESIGHT_STEPS, self.task.episode_steps)
-        starts, lengths = real.starts(), np.minimum(real.lengths(), steps)
+        starts = real.starts()[:FORESIGHT_STARTS]
+        lengths = np.minimum(real.lengths()[:FORESIGHT_STARTS], steps)
         found = self.settings.method.foresee(self.task, state, jnp.asarray(real.obs[starts]), steps)
         if found is None:
             return {}
         imagined, imagined_lengths = (np.asarray(part) for part in found)
-        shortest = np.minimum(lengths, imagined_lengths)
-        if not shortest.min():  # a model that left the range of numbers at once
+        if not imagined_lengths.min():  # a model that left the range of numbers at once
             return {}
         courses = np.zeros_like(imagined)
         for i, (start, length) in enumerate(zip(starts, lengths, strict=True)):
             courses[i, :length] = real.next_obs[start : start + length]
         normaliser = state.policy.frame.normaliser
-        return trajectories_apart(imagined, courses, shortest, np.asarray(normaliser.mean), np.asarray(normaliser.std))
+        return trajectories_apart(
+            imagined, courses, imagined_lengths, lengths, np.asarray(normaliser.mean), np.asarray(normaliser.std)
+        )
 
     def finish(self) -> None:
         export(self.folder, self.ledger, self.store)

@@ -1,36 +1,58 @@
 """The process of one cell: it dies with whoever started it, keeps to its cores, and becomes `musbo run` or `resume`.
 
-    python -m musbo.cluster.cell 0,1 run pendulum --out DIR ...      on these cores
-    python -m musbo.cluster.cell '' run pendulum --out DIR ...       anywhere, with one thread
+    python -m musbo.cluster.cell PARENT 0,1 DIR run pendulum --out DIR ...      on these cores
+    python -m musbo.cluster.cell PARENT '' DIR run pendulum --out DIR ...       anywhere, with one thread
 
 Without the first of these, a study that is killed would leave its campaigns running, and they would refuse to be
-resumed by the next one.
+resumed by the next one. Where the system cannot promise it (only Linux does), the cell waits for the old one to end.
 """
 
 import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 SINGLE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 PR_SET_PDEATHSIG = 1
+LOCK_SECONDS = 300  # how long a campaign may stay locked by a process that was lost: network file systems take minutes
 
 
-def command(cores: Sequence[int], words: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "musbo.cluster.cell", ",".join(map(str, cores)), *words]
+def command(cores: Sequence[int], folder: Path, words: Sequence[str]) -> list[str]:
+    place = [str(os.getpid()), ",".join(map(str, cores)), str(folder)]
+    return [sys.executable, "-m", "musbo.cluster.cell", *place, *words]
 
 
-def main(cores: str, *words: str) -> None:
+def main(parent: str, cores: str, folder: str, *words: str) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if cores:
             os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    if os.getppid() != int(parent):  # it died before it could be watched
+        sys.exit(1)
+    wait_for_lock(Path(folder))
     count = len(cores.split(","))
     if count == 1:  # one thread, and the same bits wherever a cell runs
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()
     os.environ["OMP_NUM_THREADS"] = str(count)
     os.execv(sys.executable, [sys.executable, "-m", "musbo", *words])
+
+
+def wait_for_lock(folder: Path) -> None:
+    """Until whoever had the campaign, or was making it, is buried; then `musbo` itself says what is wrong."""
+    from musbo.campaign.ledger import lock
+    from musbo.core.errors import UserError
+
+    deadline = time.monotonic() + LOCK_SECONDS
+    for place in (folder.parent / f".{folder.name}.new", folder):
+        while place.is_dir() and time.monotonic() < deadline:
+            try:
+                with lock(place):
+                    break
+            except UserError:
+                time.sleep(1.0)
 
 
 if __name__ == "__main__":

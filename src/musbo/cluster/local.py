@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from musbo.campaign.folders import LEDGER
@@ -52,17 +53,16 @@ def run(study: Study, out: Path, jobs: int | None, observe: Observe) -> dict[Cel
                 if place not in running and waiting:
                     cell = waiting.pop(0)
                     running[place] = cell, _start(study, out, cell, cores)
-                    seen[cell] = _as(look(out, cell), "running")
+                    seen[cell] = replace(look(out, cell), state="running")
                     observe(seen)
             time.sleep(POLL_SECONDS)
             for place, (cell, child) in list(running.items()):
                 if child.poll() is not None:
                     del running[place]
-                    ended = look(out, cell)
-                    seen[cell] = ended if child.returncode == 0 and ended.state == "done" else _as(ended, "failed")
+                    seen[cell] = ended(out, cell, child.returncode)
                     observe(seen)
             if time.monotonic() - looked > LOOK_SECONDS:
-                seen |= {cell: _as(look(out, cell), "running") for cell, _ in running.values()}
+                seen |= {cell: replace(look(out, cell), state="running") for cell, _ in running.values()}
                 observe(seen)
                 looked = time.monotonic()
     except KeyboardInterrupt:
@@ -74,13 +74,20 @@ def run(study: Study, out: Path, jobs: int | None, observe: Observe) -> dict[Cel
     return seen
 
 
-def _as(progress: Progress, state: str) -> Progress:
-    return Progress(state, progress.deployments, progress.last_return, progress.seconds)  # type: ignore[arg-type]
+def ended(out: Path, cell: Cell, code: int) -> Progress:
+    """What became of a cell whose process is over."""
+    after = look(out, cell)
+    if code == 0 and after.state == "done":
+        return after
+    reason = f"killed by signal {-code}" if code < 0 else last_words(out, cell)
+    return replace(after, state="failed", reason=reason)
 
 
 def _start(study: Study, out: Path, cell: Cell, cores: list[int]) -> subprocess.Popen:
     with log_of(out, cell).open("ab") as log:
-        return subprocess.Popen(command(cores, words_of(study, out, cell)), stdout=log, stderr=log)
+        words = command(cores, out / cell.folder, words_of(study, out, cell))
+        # A group of its own: Ctrl-C reaches the study alone, which passes it on once.
+        return subprocess.Popen(words, stdout=log, stderr=log, process_group=0)
 
 
 def log_of(out: Path, cell: Cell) -> Path:
@@ -88,6 +95,6 @@ def log_of(out: Path, cell: Cell) -> Path:
 
 
 def last_words(out: Path, cell: Cell) -> str:
-    """Why a cell failed: the last line that it wrote."""
+    """The last line that a cell wrote."""
     lines = log_of(out, cell).read_text(errors="replace").strip().splitlines() if log_of(out, cell).exists() else []
     return lines[-1] if lines else "it wrote nothing"

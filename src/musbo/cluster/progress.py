@@ -20,6 +20,8 @@ class Progress:
     deployments: int = 0
     last_return: float | None = None
     seconds: float = 0.0
+    reason: str = ""
+    """Why it failed."""
 
 
 def look(out: Path, cell: Cell) -> Progress:
@@ -34,7 +36,7 @@ def look(out: Path, cell: Cell) -> Progress:
     return Progress(state, len(found["returns"]), found["final_return"], found["seconds"])
 
 
-def seconds_left(seen: dict[Cell, Progress], at_once: int) -> float | None:
+def seconds_left(seen: dict[Cell, Progress]) -> float | None:
     """From the pace of the deployments so far: of the same row where there are some, else of all."""
 
     def pace(some: list[tuple[Cell, Progress]]) -> float | None:
@@ -50,4 +52,4 @@ def seconds_left(seen: dict[Cell, Progress], at_once: int) -> float | None:
         if progress.state not in ("done", "failed"):
             own = pace([(other, p) for other, p in seen.items() if other.row == cell.row])
             left += (own or overall) * (cell.deployments - progress.deployments)
-    return left / at_once
+    return left / max(1, sum(progress.state == "running" for progress in seen.values()))

@@ -30,7 +30,7 @@ from typing import Any
 from musbo.algorithms.recipes import PRESETS, budget, default_preset
 from musbo.campaign.settings import task_name
 from musbo.core import serial
-from musbo.core.durable import write_whole
+from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
 
 RECORD = "study.json"
@@ -66,6 +66,9 @@ class Study:
         if self.preset is not None and self.preset not in PRESETS:
             raise UserError(f"there is no preset {self.preset!r}: choose one of {', '.join(PRESETS)}.")
         names = [method.name for method in self.methods]
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+                raise UserError(f"a method cannot be called {name!r}: its runs have directories of that name.")
         if len(set(names)) < len(names):
             raise UserError(f"two methods of a study have the same name among {', '.join(names)}.")
         strangers = {task for task, _, _ in self.budgets} - set(self.tasks)
@@ -157,11 +160,12 @@ def parse(found: dict[str, Any]) -> Study:
         for name, part in found.get("variants", {}).items():
             methods.append(Variant(name, part["algo"], tuple(map(str, part.get("settings", ())))))
         budgets = []
-        for task, pairs in found.get("budgets", {}).items():
+        for name, pairs in found.get("budgets", {}).items():
+            task = task_name(name)
             pairs = [pairs] if pairs and not isinstance(pairs[0], list) else pairs
             budgets += [(task, int(i), int(b)) for i, b in pairs]
         return Study(
-            tasks=tuple(map(str, found.get("tasks", ()))),
+            tasks=tuple(task_name(str(task)) for task in found.get("tasks", ())),
             methods=tuple(methods),
             seeds=tuple(map(int, found.get("seeds", (0,)))),
             preset=found.get("preset"),
@@ -173,19 +177,24 @@ def parse(found: dict[str, Any]) -> Study:
         raise UserError(text) from error
 
 
+def recorded(out: Path) -> Study | None:
+    """What the study in `out` has been so far."""
+    path = out / RECORD
+    return serial.from_json(json.loads(path.read_text())) if path.exists() else None
+
+
 def record(out: Path, asked: Study | None) -> Study:
     """What the study in `out` is from now on: what it was, and what is asked for on top of it."""
-    path = out / RECORD
-    before: Study | None = serial.from_json(json.loads(path.read_text())) if path.exists() else None
+    before = recorded(out)
     if before is None and asked is None:
         raise UserError(f"{out} holds no study: give a file, or --tasks, --algos and --seeds.")
     whole = merge(before, asked) if before and asked else asked or before
     assert whole is not None
     if whole != before:
-        if before is None and out.is_dir() and any(out.iterdir()):
+        if before is None and out.is_dir() and any(not is_temporary(path.name) for path in out.iterdir()):
             raise UserError(f"{out} is not empty and holds no study: choose another --out. Nothing was written.")
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(serial.to_json(whole), indent=1).encode())
+        write_whole(out / RECORD, json.dumps(serial.to_json(whole), indent=1).encode())
     return whole
 
 

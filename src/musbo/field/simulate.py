@@ -158,6 +158,7 @@ class _Crew:
     has_last: Bool[np.ndarray, " w"]
     steps: Int32[np.ndarray, " w"]  # into the current episode
     rows: Int[np.ndarray, " b"]  # which of its rows still run
+    idle: Int[np.ndarray, " i"]  # the others: they repeat rows that run, so that a mean over all rows is one over lanes
     asked: Any = None
 
     @property
@@ -372,6 +373,9 @@ def _step_crew(
         crew.steps[rows[again]] = 0
     if leaves.any():
         crew.rows = rows[~leaves]
+        crew.idle = np.setdiff1d(np.arange(len(crew.obs)), crew.rows)
+    if len(crew.idle) and len(crew.rows):
+        crew.obs[crew.idle] = crew.obs[np.resize(crew.rows, len(crew.idle))]
 
 
 def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lanes: int) -> list[_Crew]:
@@ -379,11 +383,11 @@ def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lan
     crews = []
     for number, first in enumerate(range(0, len(obs), width)):
         rows = np.arange(min(width, len(obs) - first))
-        start = np.tile(obs[first], (width, 1))  # a row without a lane of its own is one more of the first
-        start[rows] = obs[first : first + width]
+        start = np.resize(obs[first : first + width], (width, task.obs_size))
         idle = np.zeros((width, task.act_size), np.float32)
         no = np.zeros(width, bool)
-        crews.append(_Crew(number, first, start, start, idle, no, np.zeros(width, np.int32), rows))
+        spare = np.arange(len(rows), width)
+        crews.append(_Crew(number, first, start, start, idle, no, np.zeros(width, np.int32), rows, spare))
     return crews
 
 

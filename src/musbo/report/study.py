@@ -42,24 +42,24 @@ def entry(cell: Cell, progress: Progress) -> str:
     return f"{value} ({progress.deployments}/{cell.deployments})"
 
 
-def line(seen: Seen, at_once: int) -> str:
+def line(seen: Seen) -> str:
     """Where the study stands, in one line."""
     count = {state: sum(p.state == state for p in seen.values()) for state in ("done", "running", "failed")}
     text = f"{count['done']} of {words.count(len(seen), 'run')} done, {count['running']} running"
     text += f", {count['failed']} failed" if count["failed"] else ""
-    left = seconds_left(seen, at_once)
+    left = seconds_left(seen)
     return text + (f", about {words.duration(left)} left" if left and count["done"] < len(seen) else "")
 
 
 @contextmanager
-def watch(console: Console, at_once: int) -> Iterator[Callable[[Seen], None]]:
+def watch(console: Console) -> Iterator[Callable[[Seen], None]]:
     """A table that is always current on a terminal; elsewhere one line whenever a run begins or ends."""
     if console.is_terminal:
         with Live(console=console, refresh_per_second=2) as live:
 
             def show(seen: Seen) -> None:
                 shown = table(seen)
-                shown.caption = line(seen, at_once)
+                shown.caption = line(seen)
                 live.update(shown)
 
             yield show
@@ -71,7 +71,7 @@ def watch(console: Console, at_once: int) -> Iterator[Callable[[Seen], None]]:
             if before.get(cell) not in (None, progress.state) and progress.state in ("running", "done", "failed"):
                 name = " ".join((*cell.row, f"seed {cell.seed}"))
                 ended = f"return {entry(cell, progress)}" if progress.state == "done" else progress.state
-                console.print(f"{name}: {ended}; {line(seen, at_once)}", highlight=False, soft_wrap=True)
+                console.print(f"{name}: {ended}; {line(seen)}", highlight=False, soft_wrap=True)
             before[cell] = progress.state
 
     yield tell
