@@ -42,9 +42,13 @@ def complete(words: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+def begun(out: Path) -> list[Path]:
+    """A run that is still being made has a hidden name, and is none yet."""
+    return sorted(path.parent for path in out.glob("[!.]*/ledger.sqlite"))
+
+
 def hashes(out: Path) -> dict[str, str]:
-    folders = [path.parent for path in sorted(out.glob("*/ledger.sqlite"))]
-    return {folder.name: summary(folder)["policy_sha256"] for folder in folders if summary(folder)["finished"]}
+    return {folder.name: summary(folder)["policy_sha256"] for folder in begun(out) if summary(folder)["finished"]}
 
 
 def children_of(pid: int) -> list[int]:
@@ -76,7 +80,7 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str]):
     for kill in range(2):
         process = subprocess.Popen(study(out, *([file] if kill == 0 else [])), env=ENVIRONMENT, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 120
-        while len(list(out.glob("*/ledger.sqlite"))) < kill + 1 and time.monotonic() < deadline:
+        while len(begun(out)) < kill + 1 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert time.monotonic() < deadline, "no cell began"
         time.sleep(1.0)
@@ -84,7 +88,9 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str]):
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-    time.sleep(0.5)
+    deadline = time.monotonic() + 20
+    while any(alive(pid) for pid in orphans) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert orphans and not any(alive(pid) for pid in orphans)  # no campaign goes on without its study
     assert len(hashes(out)) < n
     resumed = complete(study(out))
@@ -92,7 +98,7 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str]):
     returns = [{row["folder"]: row["final_return"] for row in found["runs"]} for found in (undisturbed, resumed)]
     assert returns[0] == returns[1]
 
-    stamps = {path: path.stat().st_mtime_ns for path in out.glob("*/ledger.sqlite")}
+    stamps = {path: path.stat().st_mtime_ns for path in out.glob("[!.]*/ledger.sqlite")}
     more = complete(study(out, file, "--seeds", "2"))
     assert len(more["runs"]) == n + n // 2
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was there is reused

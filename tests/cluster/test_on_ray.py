@@ -13,9 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from musbo.campaign.results import summary
-from tests.cluster.test_local import ENVIRONMENT, FILE, complete, hashes, study
+from musbo.campaign.folders import read_status
+from tests.cluster.test_local import ENVIRONMENT, FILE, begun, complete, hashes, study
 
+# A node that comes before the head looks for it until it is there; ray.init does not.
+BOTH_NODES = """
+import sys, time, ray
+while True:
+    try:
+        ray.init(sys.argv[1], log_to_driver=False)
+        break
+    except ConnectionError:
+        time.sleep(0.5)
+while ray.cluster_resources().get("CPU", 0) < 2:
+    time.sleep(0.2)
+"""
 RAY = Path(sys.executable).with_name("ray")
 pytest.importorskip("ray", reason='a Ray cluster needs Ray: pip install "musbo[cluster]"')
 
@@ -41,7 +53,7 @@ def node(*words: str) -> subprocess.Popen[bytes]:
         start_new_session=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
 
 
 def bury(process: subprocess.Popen[bytes]) -> None:
@@ -56,19 +68,18 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     head = node("--head", f"--port={port}", "--include-dashboard=false")
     second = None
     try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.2)
-        time.sleep(3.0)
         second = node(f"--address=127.0.0.1:{port}")
+        waiting = [sys.executable, "-c", BOTH_NODES, f"127.0.0.1:{port}"]
+        subprocess.run(waiting, check=True, timeout=180, capture_output=True)
         yield Cluster(f"127.0.0.1:{port}", second)
     finally:
         for process in (second, head):
             if process is not None and process.poll() is None:
                 bury(process)
+
+
+def under_way(out: Path) -> list[Path]:
+    return [folder for folder in begun(out) if not read_status(folder).finished]
 
 
 def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster):
@@ -83,11 +94,9 @@ def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster)
         env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120
-    while len(list(out.glob("*/ledger.sqlite"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert time.monotonic() < deadline, "no two cells began"
-    running = [path.parent for path in out.glob("*/ledger.sqlite")]
-    assert not any(summary(folder)["finished"] for folder in running)  # two at once, so both nodes are at work
+    while len(under_way(out)) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(under_way(out)) == 2, "no two cells at once, so not both nodes at work"
     bury(cluster.second)
     printed, error = process.communicate(timeout=600)
     assert process.returncode == 0, error

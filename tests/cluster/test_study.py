@@ -107,6 +107,7 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path):
         {"tasks": ["pendulum"], "algos": []},
         {"tasks": ["pendulum"], "algos": ["musbo"], "seeds": []},
         {"tasks": ["pendulum"], "algos": ["musbo"], "seeds": ["first"]},
+        {"tasks": ["pendulum"], "algos": ["musbo"], "seeds": [0, -1]},
         {"tasks": ["pendulum"], "algos": ["musbo"], "preset": "slow"},
         {"tasks": ["pendulum"], "algos": ["musbo", "musbo"]},
         {"tasks": ["pendulum"], "algos": ["musbo"], "budgets": {"hopper": [1, 2]}},

@@ -21,6 +21,15 @@ class Wanderer(eqx.Module):
         return share * self.half_range[None, :], jnp.where(has_previous, told, jnp.nan)
 
 
+class Crowd(eqx.Module):
+    """Stays where it is, and reports through zeta the mean of what all its rows see."""
+
+    needs_oracle: bool = eqx.field(static=True, default=False)
+
+    def act(self, obs, key, previous_obs, previous_act, has_previous):
+        return jnp.zeros((len(obs), 2)), jnp.full(len(obs), obs[:, 0].mean())
+
+
 class Prophet(eqx.Module):
     """Acts on its tentative action, and reports through zeta how far the oracle said the state would move."""
 

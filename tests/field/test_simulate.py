@@ -18,7 +18,7 @@ from musbo.field.worlds import make_gym, make_world, quiet_mujoco
 from musbo.tasks import paper
 from musbo.tasks.builtin import pendulum, pointmass
 from musbo.tasks.task import BuiltIn, Gym, Task
-from tests.field.stand_in import Linear, Prophet, Wanderer
+from tests.field.stand_in import Crowd, Linear, Prophet, Wanderer
 
 
 def wanderer(task: Task) -> Wanderer:
@@ -310,3 +310,13 @@ def test_rollouts_cut_short_are_truncated():
 def test_no_episodes_is_an_error():
     with pytest.raises(UserError, match="at least one episode"):
         evaluate(pendulum, linear(pendulum), 0, seed=0)
+
+
+def test_rows_without_a_lane_repeat_one_that_runs():
+    """An actor's mean over rows is one over lanes: three lanes two at a time, so the last group has a row to spare."""
+    shards = list(collect(pointmass, Crowd(), 3 * pointmass.episode_steps, seed=0, lanes=2))
+    both, alone = (shard.batch.obs[:, 0].reshape(-1, pointmass.episode_steps) for shard in shards)
+    assert len(both) == 2 and len(alone) == 1
+    np.testing.assert_allclose(shards[0].zeta.reshape(2, -1), np.tile(both.mean(0), (2, 1)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(shards[1].zeta, alone[0], rtol=1e-5, atol=1e-6)
+    assert np.abs(alone).mean() > 0.1

@@ -63,6 +63,8 @@ class Study:
         for name in ("tasks", "methods", "seeds"):
             if not getattr(self, name):
                 raise UserError(f"a study needs at least one of its {name}.")
+        if min(self.seeds) < 0:
+            raise UserError(f"a seed must be at least 0, not {min(self.seeds)}.")
         if self.preset is not None and self.preset not in PRESETS:
             raise UserError(f"there is no preset {self.preset!r}: choose one of {', '.join(PRESETS)}.")
         names = [method.name for method in self.methods]
