@@ -51,5 +51,5 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[cluster]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[cluster,tensorboard]' --group dev
 	touch $@

@@ -108,6 +108,23 @@ def _parser() -> argparse.ArgumentParser:
 
     p = _command_parser(
         commands,
+        "report",
+        "Make a page about runs or studies, with figures and tables as files.",
+        """examples:
+  musbo report runs/pendulum-musbo-quick-s0          writes report/index.html into the run
+  musbo report studies/small                         a comparison of its methods
+  musbo report runs/a runs/b --out comparison        several together
+  musbo report studies/small --tensorboard           for TensorBoard too""",
+    )
+    p.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="a run, or a study")
+    p.add_argument("--out", type=Path, metavar="DIR", help="where it goes (default: report in the directory, if one)")
+    p.add_argument("--no-film", action="store_true", help="no pictures of the final policy, so no simulator is asked")
+    p.add_argument("--tensorboard", action="store_true", help="write logs for TensorBoard as well")
+    p.add_argument("--json", action="store_true", help="what was written, as one object on standard output")
+    p.set_defaults(command=report)
+
+    p = _command_parser(
+        commands,
         "tasks",
         "List the tasks that come with musbo.",
         """examples:
@@ -544,6 +561,26 @@ def play(arguments: argparse.Namespace) -> int:
         arguments.run, steps=arguments.steps, deployment=arguments.deployment, seed=arguments.seed, task=arguments.task
     )
     print(f"{path}: {video.write(path, frames)} frames")
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    from musbo.report import page, tensorboard
+
+    folders = arguments.folders
+    if arguments.tensorboard:
+        tensorboard.require()
+    out = arguments.out or (folders[0] / "report" if len(folders) == 1 else Path("report"))
+    written = page.write(folders, out, film=not arguments.no_film)
+    if arguments.tensorboard:
+        written["tensorboard"] = tensorboard.write(folders, out / "tensorboard")
+    if arguments.json:
+        print(json.dumps(written))
+        return 0
+    print(f"page: {written['page']}")
+    print(f"figures: {len(written['figures'])} files, tables: {len(written['tables'])} files, in {out}")
+    if arguments.tensorboard:
+        print(f"logs: tensorboard --logdir {written['tensorboard']}")
     return 0
 
 

@@ -35,6 +35,20 @@ def test_every_setting_of_every_method_has_a_flag(algo, preset):
     assert flags.parse(method, []) == method
 
 
+@pytest.mark.parametrize("algo", list(recipes.ALGORITHMS))
+@pytest.mark.parametrize("preset", list(recipes.PRESETS))
+def test_the_difference_between_two_methods_turns_one_into_the_other(algo, preset):
+    method = recipes.settings(algo, preset, "hopper")
+    for other in recipes.ALGORITHMS:
+        base = recipes.settings(other, "quick", "pendulum")
+        if type(base) is type(method):
+            words = flags.difference(method, base)
+            kinds = {word[2:]: words[i + 1] for i, word in enumerate(words) if word[2:] in flags.PARTS}
+            rest = words[2 * len(kinds) :]
+            assert flags.parse(flags.with_kinds(base, kinds), rest) == method
+    assert flags.difference(method, method) == []
+
+
 def test_a_flag_of_another_method_is_refused():
     sac = recipes.settings("sac", "quick", "pointmass")
     with pytest.raises(UserError, match="--imagine.horizon is a setting of another method"):

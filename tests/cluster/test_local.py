@@ -23,13 +23,17 @@ from tests.stories import tiny
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}
 BUDGET = ["--deployments", "2", "--batch", "100", "--episodes", "2"]
 FILE = f"""
-algos = ["bc"]
-seeds = [0, 1]
 settings = ["--episodes", 2]
 [variants.small]
 algo = "musbo"
 settings = {json.dumps(tiny.METHOD)}
 """
+
+
+def described(tasks: list[str], algos: list[str], seeds: list[int]) -> str:
+    """The file of a study with these methods and the small one."""
+    budgets = "\n".join(f"{task} = [2, 100]" for task in tasks)
+    return f"tasks = {json.dumps(tasks)}\nalgos = {json.dumps(algos)}\nseeds = {seeds}\n{FILE}\n[budgets]\n{budgets}\n"
 
 
 def study(out: Path, *words: str) -> list[str]:
@@ -64,13 +68,14 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "tasks", [["pointmass"], pytest.param(["pointmass", "pendulum"], marks=pytest.mark.long)], ids=["short", "long"]
+    ("tasks", "seeds"),
+    [(["pointmass"], [0]), pytest.param(["pointmass", "pendulum"], [0, 1], marks=pytest.mark.long)],
+    ids=["short", "long"],
 )
-def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str]):
-    """Two methods, two seeds: the same policies as in a study that nobody disturbed; then a seed more."""
-    file, n = str(tmp_path / "two.toml"), 4 * len(tasks)
-    budgets = "\n".join(f"{task} = [2, 100]" for task in tasks)
-    Path(file).write_text(f"tasks = {json.dumps(tasks)}\n{FILE}\n[budgets]\n{budgets}\n")
+def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str], seeds: list[int]):
+    """Two methods: the same policies as in a study that nobody disturbed; then a seed more."""
+    file, n = str(tmp_path / "two.toml"), 2 * len(tasks) * len(seeds)
+    Path(file).write_text(described(tasks, ["bc"], seeds))
     undisturbed = complete(study(tmp_path / "calm", file))
     assert {row["state"] for row in undisturbed["runs"]} == {"done"} and len(undisturbed["runs"]) == n
     wanted = hashes(tmp_path / "calm")
@@ -100,7 +105,7 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str]):
 
     stamps = {path: path.stat().st_mtime_ns for path in out.glob("[!.]*/ledger.sqlite")}
     more = complete(study(out, file, "--seeds", "2"))
-    assert len(more["runs"]) == n + n // 2
+    assert len(more["runs"]) == n + n // len(seeds)
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was there is reused
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from musbo.campaign.folders import read_status
-from tests.cluster.test_local import ENVIRONMENT, FILE, begun, complete, hashes, study
+from tests.cluster.test_local import ENVIRONMENT, begun, complete, described, hashes, study
 
 # A node that comes before the head looks for it until it is there; ray.init does not.
 BOTH_NODES = """
@@ -84,7 +84,7 @@ def under_way(out: Path) -> list[Path]:
 
 def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster):
     file = str(tmp_path / "two.toml")
-    Path(file).write_text(f'tasks = ["pointmass"]\n{FILE}\n[budgets]\npointmass = [2, 100]\n')
+    Path(file).write_text(described(["pointmass"], [], [0, 1]))
     complete(study(tmp_path / "calm", file))
     wanted = hashes(tmp_path / "calm")
 

@@ -1,5 +1,6 @@
 """What a study is: its cells, its files, and what may be added to it later."""
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from musbo.algorithms.recipes import ALGORITHMS, Preset, budget
-from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record
+from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record, to_toml
 from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS
 
@@ -69,6 +70,14 @@ def test_the_ready_studies_are_the_papers(name: str):
         assert cell.deployments == budget(preset, cell.task).deployments
     if preset == "paper":
         assert len(study.seeds) == 5  # "averaged over 5 random seeds"
+
+
+@pytest.mark.parametrize("name", ready())
+def test_a_study_as_a_file_is_the_same_study(name: str):
+    whole = load(name)
+    hot = Variant("hot", "musbo", ("--label.alpha", "0.1"))
+    for one in (whole, replace(whole, methods=(*whole.methods, hot), settings=("--episodes", "3"), preset=None)):
+        assert parse(tomllib.loads(to_toml(one))) == one
 
 
 def test_more_of_the_same_is_added_and_anything_else_refused(tmp_path: Path):

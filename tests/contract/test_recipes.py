@@ -189,6 +189,19 @@ def test_it_resumes_to_the_same_bits_from_everywhere(name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_doubt_is_a_number_for_every_step_or_there_is_no_model(name: str):
+    m, key = brief(method(name)), jax.random.PRNGKey(10)
+    obs, act = (jnp.asarray(part[:7]) for part in (random_batch().obs, random_batch().act))
+    before = m.begin(pointmass, key)
+    assert m.doubt(before, obs, act) is None
+    state = list(m.train(pointmass, random_data(), before, key))[-1][0]
+    doubt = m.doubt(state, obs, act)
+    assert (doubt is None) == (m.foresee(pointmass, state, obs, 3) is None)
+    if doubt is not None:
+        assert doubt.shape == (7,) and np.isfinite(doubt).all() and (np.asarray(doubt) > 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_second_deployment(name: str):
     """The trained actor collects, and training goes on from the carried-over state with stages as announced."""
     m, key = brief(method(name)), jax.random.PRNGKey(8)

@@ -50,6 +50,9 @@ class Imitation:
     def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
         """It has no model."""
 
+    def doubt(self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> None:
+        """It has no model."""
+
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         policy = state.policy
         assert isinstance(policy, Policy)
@@ -83,6 +86,9 @@ class Chance:
         return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
 
     def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
+        """It has no model."""
+
+    def doubt(self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> None:
         """It has no model."""
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:

@@ -113,6 +113,12 @@ class ImaginedTRPO:
     ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
         return foresee(task, steps, state.policy, state.dynamics, start) if state.dynamics else None
 
+    def doubt(
+        self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]
+    ) -> Float[Array, " n"] | None:
+        """The disagreement behind U, of the two members that disagree most."""
+        return models.doubt(state.labeler, obs, act) if state.labeler else None
+
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         """Lines 2 to 4 of Algorithm 1 on everything collected so far."""
         k_M, k_P, k_clone, k_improve, k_new_M, k_new_P = jax.random.split(key, 6)

@@ -43,6 +43,10 @@ class Method(Protocol):
         """The handed-over policy imagined from these states: where it goes, and for how long; None without a model."""
         ...
 
+    def doubt(self, state: Any, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"] | None:
+        """How unsure the model is of each step, in units of the state; None without a model."""
+        ...
+
     def train(self, task: Task, data: Dataset, state: Any, key: PRNGKeyArray) -> Iterator[tuple[Any, Metrics]]:
         """Learn from everything collected so far."""
         ...

@@ -71,6 +71,9 @@ class ModelFree:
     def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
         """It has no model."""
 
+    def doubt(self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> None:
+        """It has no model."""
+
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_new, k_fit, k_learn = jax.random.split(key, 3)
         if state.stage == "collected":

@@ -30,7 +30,7 @@ from musbo.models.actor import SampleActor, UniformActor
 from musbo.models.frame import Frame, frame_of
 from musbo.models.gaussian import GaussianPolicy
 from musbo.models.probabilistic import Probabilistic, init_probabilistic
-from musbo.models.stochastic import Stochastic
+from musbo.models.stochastic import Stochastic, largest_spread
 from musbo.tasks.task import Task
 
 CHUNK = 500  # gradient steps between two reports
@@ -104,6 +104,12 @@ class MOPO:
         self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int
     ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
         return foresee(task, steps, state.policy, state.model, start) if state.model else None
+
+    def doubt(
+        self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]
+    ) -> Float[Array, " n"] | None:
+        """What the penalty charges for, at a price of 1."""
+        return largest_spread(state.model, obs, act) if state.model else None
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_new, k_fit, k_branch, k_learn = jax.random.split(key, 4)

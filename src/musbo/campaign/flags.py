@@ -80,6 +80,29 @@ def parse(method: M, words: Sequence[str]) -> M:
     return tyro.cli(type(method), default=method, args=list(words), prog="musbo run", config=CONFIG)
 
 
+def difference(method: Method, base: Method) -> list[str]:
+    """The words that turn `base` into `method`: kinds first, then the settings that differ."""
+    kinds = {name: _word(type(getattr(method, name))) for name, _ in _parts(type(method))}
+    changed = {name: kind for name, kind in kinds.items() if _word(type(getattr(base, name))) != kind}
+    near = dict(flat(with_kinds(base, changed)))
+    words = [word for name, kind in changed.items() for word in (f"--{name}", kind)]
+    for name, value in flat(method):
+        if value != near[name]:
+            values = value if isinstance(value, tuple) else (value,)
+            words += ["--" + name.replace("_", "-"), *map(str, values)]
+    return words
+
+
+def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting by its dotted name."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if is_dataclass(value):
+            yield from flat(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value
+
+
 def _misplaced(method: Method, flag: str) -> str:
     """The sentence for a flag of another kind or of another method."""
     part = flag[2:].partition(".")[0].replace("-", "_")

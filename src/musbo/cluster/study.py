@@ -179,6 +179,23 @@ def parse(found: dict[str, Any]) -> Study:
         raise UserError(text) from error
 
 
+def to_toml(study: Study) -> str:
+    """The file that describes it: `parse` reads it back."""
+    algos = [method.name for method in study.methods if method == Variant(method.name, method.name)]
+    lines = [f"tasks = {json.dumps(study.tasks)}", f"algos = {json.dumps(algos)}", f"seeds = {list(study.seeds)}"]
+    lines += [f"preset = {json.dumps(study.preset)}"] if study.preset else []
+    lines += [f"settings = {json.dumps(study.settings)}"] if study.settings else []
+    if study.budgets:
+        lines += ["", "[budgets]"]
+        for task in dict.fromkeys(task for task, _, _ in study.budgets):
+            lines.append(f"{json.dumps(task)} = {[[i, b] for name, i, b in study.budgets if name == task]}")
+    for method in study.methods:
+        if method.name not in algos:
+            lines += ["", f"[variants.{json.dumps(method.name)}]", f"algo = {json.dumps(method.algo)}"]
+            lines += [f"settings = {json.dumps(method.settings)}"] if method.settings else []
+    return "\n".join(lines) + "\n"
+
+
 def recorded(out: Path) -> Study | None:
     """What the study in `out` has been so far."""
     path = out / RECORD

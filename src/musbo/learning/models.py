@@ -124,6 +124,12 @@ def pair_distances(predictions: Float[Array, "k n obs"]) -> Float[Array, "pairs 
     )
 
 
+@jax.jit
+def doubt(judge: Labeler, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"]:
+    """How unsure P is of each step: the largest distance between the predictions of two members."""
+    return jnp.max(pair_distances(member_predictions(judge.members, judge.scaling, obs, act)), axis=0)
+
+
 LEVEL_ROWS = 20_000  # held-out rows that the levels are measured on, at most
 
 

@@ -28,10 +28,10 @@ def draw(summary: dict[str, Any], folder: Path) -> list[Path]:
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         FigureCanvasAgg(figure)
         left, right = figure.subplots(1, 2, width_ratios=[3, 2])
-        _returns(left, data, random_first=not summary["per_deployment"][0]["batch"].get("source"))
-        _imagined(right, data)
+        plot_returns(left, data, random_first=not summary["per_deployment"][0]["batch"].get("source"))
+        plot_imagined(right, data)
         for axes in (left, right):
-            _tidy(axes, data)
+            tidy(axes, data)
         left.set_title(
             f"{summary['algorithm']} on {_short(summary['task'])}, {summary['preset']}, seed {summary['seed']}",
             loc="left", color=INK, fontweight="bold", fontsize=10.5,
@@ -48,7 +48,7 @@ def _short(task: str) -> str:
     return task.rpartition("/")[2]
 
 
-def _tidy(axes: Any, data: list[Row]) -> None:
+def tidy(axes: Any, data: list[Row]) -> None:
     axes.set_xlabel("deployment", color=INK)
     axes.set_xticks([row["deployment"] for row in data] if len(data) <= 20 else range(0, len(data) + 1, 5))
     axes.set_xlim(0.6, len(data) + 0.4)
@@ -62,7 +62,7 @@ def _tidy(axes: Any, data: list[Row]) -> None:
         axes.legend(frameon=False, labelcolor=INK, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
 
 
-def _returns(axes: Any, data: list[Row], random_first: bool) -> None:
+def plot_returns(axes: Any, data: list[Row], random_first: bool) -> None:
     axes.set_ylabel("return per episode", color=INK)
     if random_first:
         level = data[0]["batch_return"]
@@ -85,7 +85,7 @@ def _returns(axes: Any, data: list[Row], random_first: bool) -> None:
             axes.errorbar(days, mean, yerr=scored[0]["spread"], color=BLUE, capsize=4)
 
 
-def _imagined(axes: Any, data: list[Row]) -> None:
+def plot_imagined(axes: Any, data: list[Row]) -> None:
     axes.set_ylabel("reward per step", color=INK)
     axes.set_title("imagined against real", loc="left", color=INK, fontsize=10)
     for name, colour, marker, label in (("imagined", ORANGE, "^", "imagined"), ("real", BLUE, "o", "real")):

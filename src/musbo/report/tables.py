@@ -27,6 +27,7 @@ def _row(d: int, batch: dict[str, Any], trained: dict[str, Any], evaluated: dict
         "zeta": batch.get("zeta"),
         "zeta_at_cap": batch.get("zeta_at_cap"),
         "extra_steps": batch.get("extra_steps"),
+        "novelty": batch.get("novelty"),
         "model_error": trained.get("dynamics_error"),
         "U": trained.get("U"),
         "imagined": imagined_per_step(trained),
@@ -35,6 +36,9 @@ def _row(d: int, batch: dict[str, Any], trained: dict[str, Any], evaluated: dict
         "spread": evaluated.get("spread"),
         "length": evaluated.get("length"),
         "speed": evaluated.get("speed"),
+        "energy_distance": evaluated.get("energy_distance"),
+        "trajectory_mse": evaluated.get("trajectory_mse"),
+        "rank_correlation": trained.get("rank_correlation"),
         "seconds": sum(part.get("seconds") or 0.0 for part in (batch, trained, evaluated)),
     }
 
@@ -61,12 +65,19 @@ INSIDE: dict[str, Callable[[Row], str]] = NUMBER | {
     "imagined\n/ step": lambda row: number(row["imagined"]),
     "real\n/ step": lambda row: number(row["real"]),
 }
+FORESIGHT: dict[str, Callable[[Row], str]] = NUMBER | {
+    "novelty": lambda row: number(row["novelty"]),
+    "energy\ndistance": lambda row: number(row["energy_distance"]),
+    "trajectory\nerror": lambda row: number(row["trajectory_mse"]),
+    "doubt with\nerror": lambda row: number(row["rank_correlation"]),
+}
+TABLES = {"deployments": OUTCOME, "inside training": INSIDE, "data and foresight": FORESIGHT}
 
 
 def tables(summary: dict[str, Any]) -> list[Table]:
-    """What came out, and what went on inside: two tables, so that each fits a narrow terminal."""
+    """What came out, and what went on inside: several tables, so that each fits a narrow terminal."""
     data = rows(summary)
-    drawn = [_table("deployments", OUTCOME, data), _table("inside training", INSIDE, data)]
+    drawn = [_table(title, columns, data) for title, columns in TABLES.items()]
     return [table for table in drawn if len(table.columns) > 1]
 
 

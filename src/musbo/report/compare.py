@@ -1,0 +1,197 @@
+"""What the runs of a study say about its methods: rows of numbers, one per method."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from musbo.report import statistics
+from musbo.report.gather import Group, Material, Run
+from musbo.report.tables import rows as deployments
+from musbo.report.words import imagined_per_step, real_per_step
+
+SEED = 0  # of the bootstrap: the same runs give the same page
+DIAGNOSTICS = {
+    "novelty": ("batch", "novelty of the batch"),
+    "dynamics_error": ("trained", "model error, of the variance"),
+    "energy_distance": ("evaluated", "energy distance, imagined to real"),
+    "trajectory_mse": ("evaluated", "trajectory error, standardised"),
+    "rank_correlation": ("trained", "doubt against error, rank correlation"),
+    "imagined_minus_real": ("", "imagined minus real reward per step"),
+}
+"""Name, the step that wrote it, and what it is."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A number per deployment: the mean over seeds with its interval, and every seed by itself."""
+
+    deployments: np.ndarray
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    seeds: np.ndarray
+
+
+def returns(runs: Sequence[Run]) -> np.ndarray:
+    """[runs, deployments]. A deployment that could not be evaluated (no simulator) has no return."""
+    return np.array([[np.nan if r is None else r for r in run.summary["returns"]] for run in runs], float)
+
+
+def band(values: np.ndarray) -> Band | None:
+    """Of [runs, deployments]; deployments that lack a number in some run are left out."""
+    known = np.isfinite(values).all(0) if len(values) else np.zeros(0, bool)
+    if not known.any():
+        return None
+    days, seeds = np.flatnonzero(known) + 1, values[:, known]
+    each = [statistics.interval(statistics.mean, column[:, None], seed=SEED) for column in seeds.T]
+    value, low, high = np.array([(i.value, i.low, i.high) for i in each]).T
+    return Band(days, value, low, high, seeds)
+
+
+def diagnostic(runs: Sequence[Run], name: str) -> np.ndarray:
+    """[runs, deployments] of one diagnostic; nan where a method has none."""
+    step, _ = DIAGNOSTICS[name]
+    found = []
+    for run in runs:
+        row = []
+        for item in run.summary["per_deployment"]:
+            if step:
+                value = item[step].get(name)
+            else:
+                imagined, real = imagined_per_step(item["trained"]), real_per_step(item["evaluated"])
+                value = None if imagined is None or real is None else imagined - real
+            row.append(np.nan if value is None else value)
+        found.append(row)
+    return np.array(found, float)
+
+
+def random_level(material: Material, group: Group) -> float | None:
+    """The mean return of the first batches, where these were random."""
+    first = [run.summary["per_deployment"][0]["batch"] for run in material.runs if run.group == group]
+    known = [batch["batch_return"] for batch in first if not batch.get("source")]
+    return float(np.mean(known)) if known else None
+
+
+def finals(material: Material, group: Group) -> dict[str, list[Run]]:
+    """The methods that have finished runs with a final return, and these runs."""
+    found = {method: material.of(group, method) for method in material.methods(group)}
+    scored = {m: [run for run in runs if run.summary["final_return"] is not None] for m, runs in found.items()}
+    return {method: runs for method, runs in scored.items() if runs}
+
+
+def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
+    """One row per method with finished runs. The first method is what the others are compared with."""
+    scored = finals(material, group)
+    if not scored:
+        return []
+    final = {m: np.array([run.summary["final_return"] for run in runs]) for m, runs in scored.items()}
+    low, best = random_level(material, group), max(values.mean() for values in final.values())
+    goal = None if low is None else (low + best) / 2
+    reference = next(iter(scored))
+    rows = []
+    for method, runs in scored.items():
+        values, curves = final[method], returns(runs)
+        whole = bool(np.isfinite(curves).all())
+        iqm = statistics.interval(statistics.interquartile_mean, values[:, None], seed=SEED)
+        row: dict[str, Any] = {
+            "task": group.task, "deployments": group.deployments, "batch": group.batch, "method": method,
+            "runs": len(runs), "seeds": " ".join(str(run.seed) for run in runs),
+            "mean": float(values.mean()), "deviation": float(values.std(ddof=1)) if len(values) > 1 else None,
+            "iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high,
+            "area": float(statistics.area_under_curve(curves).mean()) if whole else None,
+            "goal": goal, "reached": None, "needed": None,
+            "difference": None, "difference_low": None, "difference_high": None, "pairs": 0, "better": None,
+            "hours": float(np.mean([run.summary["seconds"] for run in runs])) / 3600,
+        }  # fmt: skip
+        if whole and goal is not None:
+            there = statistics.reach(curves, goal)
+            row |= {"reached": there.reached, "needed": there.median}
+        if method != reference:
+            row |= _against(scored[reference], runs)
+        rows.append(row)
+    return rows
+
+
+def _against(reference: Sequence[Run], runs: Sequence[Run]) -> dict[str, Any]:
+    """Method minus reference over the seeds of both, and how often a run of the method is the better one."""
+    theirs = {run.seed: run.summary["final_return"] for run in reference}
+    pairs = [(run.summary["final_return"], theirs[run.seed]) for run in runs if run.seed in theirs]
+    own = np.array([run.summary["final_return"] for run in runs])
+    better = statistics.probability_of_improvement(own[:, None], np.array(list(theirs.values()))[:, None])
+    found: dict[str, Any] = {"pairs": len(pairs), "better": float(better)}
+    if pairs:
+        x, y = np.array(pairs).T
+        apart = statistics.paired_difference(x[:, None], y[:, None], seed=SEED)
+        found |= {"difference": apart.value, "difference_low": apart.low, "difference_high": apart.high}
+    return found
+
+
+@dataclass(frozen=True)
+class Overall:
+    """All tasks together, on the line where random actions are 0 and the best method's mean is 1."""
+
+    rows: list[dict[str, Any]]
+    profiles: dict[str, statistics.Profile]
+
+
+def overall(material: Material) -> Overall | None:
+    """None with fewer than two methods, tasks or budgets: then there is nothing to put together.
+
+    A task on which no method is above random actions has no such line and is left out; `tasks` says how many are in.
+    """
+    scores: dict[str, list[np.ndarray]] = {}
+    count = 0
+    for group in material.groups:
+        low = random_level(material, group)
+        scored = {m: np.array([r.summary["final_return"] for r in runs]) for m, runs in finals(material, group).items()}
+        best = max((float(values.mean()) for values in scored.values()), default=-np.inf)
+        if low is None or best <= low:
+            continue
+        count += 1
+        for method, values in scored.items():
+            scores.setdefault(method, []).append(statistics.normalise(values, low, best))
+    if count < 2:
+        return None
+    scores = {method: each for method, each in scores.items() if len(each) == count}
+    if len(scores) < 2:
+        return None
+    reference = next(iter(scores))
+    every = np.concatenate([values for each in scores.values() for values in each])
+    tau = np.linspace(min(0.0, every.min()), max(1.0, every.max()), 101)
+    rows, profiles = [], {}
+    for method, each in scores.items():
+        iqm = statistics.interval(statistics.interquartile_mean, each, seed=SEED)
+        row: dict[str, Any] = {
+            "method": method, "tasks": len(each), "runs": sum(map(len, each)), "mean": float(statistics.mean(each)),
+            "iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high, "better": None, "better_low": None,
+            "better_high": None,
+        }  # fmt: skip
+        if method != reference:
+            p = statistics.interval(statistics.probability_of_improvement, each, scores[reference], seed=SEED)
+            row |= {"better": p.value, "better_low": p.low, "better_high": p.high}
+        rows.append(row)
+        profiles[method] = statistics.performance_profile(each, tau, seed=SEED)
+    return Overall(rows, profiles)
+
+
+def run_rows(material: Material) -> list[dict[str, Any]]:
+    """Every run with everything of every deployment: the data behind the page."""
+    return [
+        {"task": run.settings.task, "budget": f"{run.group.deployments} x {run.group.batch:,}", "method": run.method,
+         "seed": run.seed, "finished": run.finished} | flat(row)
+        for run in material.runs
+        for row in deployments(run.summary)
+    ]  # fmt: skip
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Quantiles as columns of their own."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in ("U", "zeta"):
+            flat |= {f"{name}_{p}": value[i] if value else None for i, p in enumerate((10, 50, 90))}
+        else:
+            flat[name] = value
+    return flat

@@ -1,0 +1,301 @@
+"""The figures of a report. Each is drawn once and kept as SVG and PNG; colours have roles, so that a page can give the
+SVG the colours of its own theme."""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from musbo.core.errors import UserError
+from musbo.report import compare, curve, tables
+from musbo.report.gather import Group, Material, Run
+from musbo.report.insight import Doubts
+
+INK, GREY, GRID, CARD = "#30353b", "#8a8f96", "#e6e8ea", "#fefefe"
+COLOURS = ("#2f7ebc", "#d9702b", "#3a9c5f", "#b4499b", "#94801a", "#6a6fe0", "#c84b4b", "#2aa0a0")
+STYLES = ("-", "--", ":")
+ROLES = {INK: "var(--ink)", GREY: "var(--grey)", GRID: "var(--grid)", CARD: "var(--card)"}
+"""What the colours of a figure are in the page."""
+SIZE = (5.2, 3.6)
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    title: str
+    """What one sees, in a sentence: the caption, and what a screen reader says."""
+    svg: bytes
+    png: bytes
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour and line of the n-th method."""
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
+
+
+@contextmanager
+def canvas(size: tuple[float, float] = SIZE) -> Iterator[tuple[Any, Any]]:
+    try:
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure as Drawing
+    except ImportError as error:
+        raise UserError("a report needs matplotlib and jinja2: pip install 'musbo[report]'.") from error
+    ink = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    # Text stays text in the SVG, and equal runs give equal files.
+    with rc_context({"svg.fonttype": "none", "font.size": 10.0, "axes.edgecolor": GREY, **ink}):
+        figure = Drawing(figsize=size, layout="constrained", facecolor=CARD)
+        FigureCanvasAgg(figure)
+        axes = figure.subplots()
+        axes.set_facecolor(CARD)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        yield figure, axes
+
+
+def keep(drawing: Any, name: str, title: str) -> Figure:
+    from matplotlib import rc_context
+
+    images = []
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):  # ids differ between the figures of a page
+        for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+            image = io.BytesIO()
+            drawing.savefig(image, format=suffix, dpi=150, metadata=metadata)
+            images.append(image.getvalue())
+    return Figure(name, title, *images)
+
+
+def _legend(axes: Any, n: int) -> None:
+    if n > 1:
+        width, height = SIZE
+        axes.figure.set_size_inches(width, height + 0.2 * ((n - 1) // 3))  # rows of names take nothing from the axes
+        axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+
+
+def _whole_numbers(axes: Any, deployments: int) -> None:
+    axes.set_xlabel("deployment")
+    step = max(1, deployments // 10)
+    axes.set_xticks(range(step if step > 1 else 1, deployments + 1, step))
+    axes.set_xlim(0.7, deployments + 0.3)
+
+
+def _bands(axes: Any, values: dict[str, np.ndarray], order: dict[str, int]) -> int:
+    """Mean, interval and every seed of each method; returns how many methods had something to draw."""
+    drawn = 0
+    for method, each in values.items():
+        found = compare.band(each)
+        if found is None:
+            continue
+        drawn, style = drawn + 1, look(order[method])
+        if len(found.seeds) > 1:
+            for seed in found.seeds:
+                axes.plot(found.deployments, seed, color=style["color"], linewidth=0.7, alpha=0.45)
+            axes.fill_between(found.deployments, found.low, found.high, color=style["color"], alpha=0.16, linewidth=0)
+        axes.plot(found.deployments, found.value, marker="o", markersize=4, linewidth=2, label=method, **style)
+    return drawn
+
+
+def curves(material: Material, group: Group) -> Figure | None:
+    """Return per deployment."""
+    scored = compare.finals(material, group)
+    with canvas() as (drawing, axes):
+        drawn = _bands(axes, {method: compare.returns(runs) for method, runs in scored.items()}, material.order)
+        if not drawn:
+            return None
+        level = compare.random_level(material, group)
+        if level is not None:
+            axes.axhline(level, color=GREY, linestyle=":", linewidth=1.2)
+            axes.annotate("random actions", (1, level), (-2, 3), xycoords=("axes fraction", "data"),
+                          textcoords="offset points", ha="right", color=GREY)  # fmt: skip
+        axes.set_ylabel("return per episode")
+        _whole_numbers(axes, group.deployments)
+        _legend(axes, drawn)
+        title = f"Return on {group.title}: mean over seeds, its 95 % bootstrap interval, and every seed as a thin line."
+        return keep(drawing, f"curves-{group.slug}", title)
+
+
+def final_returns(material: Material, group: Group) -> Figure | None:
+    """Every seed's last return, method by method."""
+    scored = compare.finals(material, group)
+    if len(scored) < 2:
+        return None
+    with canvas((5.2, 1.2 + 0.32 * len(scored))) as (drawing, axes):
+        for i, row in enumerate(compare.method_rows(material, group)):
+            values = [run.summary["final_return"] for run in scored[row["method"]]]
+            colour = look(material.order[row["method"]])["color"]
+            axes.plot([row["iqm_low"], row["iqm_high"]], [i, i], color=colour, linewidth=7, alpha=0.3)
+            axes.plot(values, [i] * len(values), "o", color=colour, markersize=5, alpha=0.85)
+            axes.plot([row["mean"]], [i], "|", color=INK, markersize=15, markeredgewidth=2)
+        axes.set_yticks(range(len(scored)), list(scored))
+        axes.set_ylim(len(scored) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
+        axes.set_xlabel("final return")
+        title = f"Final return on {group.title}: seeds, their mean, and the 95 % interval of the interquartile mean."
+        return keep(drawing, f"final-{group.slug}", title)
+
+
+def diagnostics(material: Material, group: Group) -> list[Figure]:
+    """One small figure for each thing that is measured besides return."""
+    found = []
+    for name, (_, label) in compare.DIAGNOSTICS.items():
+        values = {m: compare.diagnostic(material.of(group, m), name) for m in material.methods(group)}
+        with canvas() as (drawing, axes):
+            drawn = _bands(axes, values, material.order)
+            if not drawn:
+                continue
+            axes.set_ylabel(label)
+            if name in ("energy_distance", "trajectory_mse", "dynamics_error") and _wide(axes):
+                axes.set_yscale("log")
+            _whole_numbers(axes, group.deployments)
+            _legend(axes, drawn)
+            title = f"{label[0].upper()}{label[1:]} on {group.title}."
+            found.append(keep(drawing, f"{name.replace('_', '-')}-{group.slug}", title))
+    return found
+
+
+def _wide(axes: Any) -> bool:
+    """Numbers of very different size, all positive, are read on a logarithmic axis."""
+    drawn = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+    return bool((drawn > 0).all() and drawn.max() > 20 * drawn.min())
+
+
+def profiles(found: compare.Overall, order: dict[str, int]) -> Figure:
+    with canvas() as (drawing, axes):
+        for method, profile in found.profiles.items():
+            style = look(order[method])
+            axes.fill_between(profile.tau, profile.low, profile.high, color=style["color"], alpha=0.16, linewidth=0)
+            axes.plot(profile.tau, profile.share, linewidth=2, label=method, **style)
+        axes.set_xlabel("normalised score")
+        axes.set_ylabel("share of runs above it")
+        axes.set_ylim(-0.02, 1.02)
+        _legend(axes, len(found.profiles))
+        return keep(drawing, "profiles", "Performance profiles over all tasks: 0 is random actions, 1 the best mean.")
+
+
+def aggregate(found: compare.Overall, order: dict[str, int]) -> Figure:
+    with canvas((5.2, 1.2 + 0.36 * len(found.rows))) as (drawing, axes):
+        for i, row in enumerate(found.rows):
+            colour = look(order[row["method"]])["color"]
+            axes.plot([row["iqm_low"], row["iqm_high"]], [i, i], color=colour, linewidth=9, alpha=0.35)
+            axes.plot([row["iqm"]], [i], "|", color=INK, markersize=15, markeredgewidth=2)
+        axes.set_yticks(range(len(found.rows)), [row["method"] for row in found.rows])
+        axes.set_ylim(len(found.rows) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
+        axes.set_xlabel("interquartile mean of normalised scores")
+        return keep(drawing, "aggregate", "Interquartile mean over all tasks with its 95 % bootstrap interval.")
+
+
+# One run
+
+
+def one_curve(run: Run) -> Figure | None:
+    """What the run of one seed is worth, after each deployment."""
+    data = tables.rows(run.summary)
+    if all(row["return"] is None for row in data):
+        return None
+    with canvas() as (drawing, axes):
+        curve.plot_returns(axes, data, random_first=not run.summary["per_deployment"][0]["batch"].get("source"))
+        curve.tidy(axes, data)
+        return keep(drawing, "curve", "Return per episode: of the policy after each deployment, and of each batch.")
+
+
+def promised(run: Run) -> Figure | None:
+    """What imagination promised against what came true."""
+    data = tables.rows(run.summary)
+    if all(row["imagined"] is None for row in data):
+        return None
+    with canvas() as (drawing, axes):
+        curve.plot_imagined(axes, data)
+        curve.tidy(axes, data)
+        return keep(drawing, "imagined", "Reward per step that imagination promised of each policy, and the real one.")
+
+
+def quantiles_over_training(metrics: Sequence[dict[str, Any]]) -> Figure | None:
+    """U through all updates of all deployments, one after the other."""
+    rows = [row for row in metrics if row["stage"] == "improve" and row.get("U")]
+    if not rows:
+        return None
+    with canvas() as (drawing, axes):
+        U = np.array([row["U"] for row in rows], float)
+        x = np.arange(1, len(U) + 1)
+        axes.fill_between(x, U[:, 0], U[:, 2], color=COLOURS[0], alpha=0.2, linewidth=0, label="10 to 90 %")
+        axes.plot(x, U[:, 1], color=COLOURS[0], linewidth=1.4, label="median")
+        starts = [i for i, row in enumerate(rows) if i == 0 or row["deployment"] != rows[i - 1]["deployment"]]
+        for i in starts:
+            axes.axvline(i + 1, color=GREY, linewidth=0.7, linestyle=":")
+        axes.set_xticks([i + 1 for i in starts], [str(rows[i]["deployment"]) for i in starts])
+        axes.set_xlabel("updates, from the beginning of each deployment")
+        axes.set_ylabel("U")
+        _legend(axes, 2)
+        return keep(drawing, "coefficient", "The uncertainty coefficient U of imagined steps over all updates.")
+
+
+def exploration(run: Run) -> Figure | None:
+    """zeta of the batches that sought."""
+    items = [item for item in run.summary["per_deployment"] if item["batch"].get("zeta")]
+    if not items:
+        return None
+    with canvas() as (drawing, axes):
+        days = [item["deployment"] for item in items]
+        low, middle, high = np.array([item["batch"]["zeta"] for item in items], float).T
+        axes.vlines(days, low, high, color=COLOURS[1], linewidth=6, alpha=0.35, label="10 to 90 %")
+        axes.plot(days, middle, "o", color=COLOURS[1], label="median")
+        axes.set_ylabel("zeta")
+        _whole_numbers(axes, run.group.deployments)
+        _legend(axes, 2)
+        return keep(drawing, "exploration", "The exploration scale zeta inside each batch.")
+
+
+def reliability(run: Run) -> Figure | None:
+    """Does doubt go with error? In ten groups of held-out steps, for the first and the last deployment."""
+    items = [item for item in run.summary["per_deployment"] if item["trained"].get("reliability_doubt")]
+    if not items:
+        return None
+    with canvas() as (drawing, axes):
+        shown = items[:1] if len(items) == 1 else [items[0], items[-1]]
+        for i, item in enumerate(shown):
+            trained, style = item["trained"], look(i)
+            axes.plot(trained["reliability_doubt"], trained["reliability_error"], marker="o", markersize=4,
+                      label=f"deployment {item['deployment']}", **style)  # fmt: skip
+        positive = all(min(item["trained"][f"reliability_{part}"]) > 0 for item in shown for part in ("doubt", "error"))
+        if positive:
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+        axes.set_xlabel("disagreement of the labeler")
+        axes.set_ylabel("true error")
+        _legend(axes, len(shown))
+        return keep(drawing, "reliability", "Disagreement against true error on held-out steps, in ten equal groups.")
+
+
+def uncertain_places(found: Doubts, task: str) -> Figure:
+    """The states of the last batch on their two main directions."""
+    with canvas() as (drawing, axes):
+        rank = np.empty(len(found.doubt))
+        rank[np.argsort(found.doubt)] = np.linspace(0, 1, len(rank))
+        dots = axes.scatter(*found.plane.T, c=rank, s=7, cmap="plasma", linewidths=0, rasterized=True)
+        scale = drawing.colorbar(dots, ax=axes, label="doubt", ticks=[0, 1])
+        scale.ax.set_yticklabels(["least", "most"])
+        scale.outline.set_visible(False)
+        axes.set_xlabel("first main direction of the states")
+        axes.set_ylabel("second")
+        axes.grid(visible=False)
+        title = "Where: the states of the last batch, coloured by how unsure the model is of the next one."
+        return keep(drawing, f"uncertain-places-{task}", title)
+
+
+def uncertain_times(found: Doubts, task: str) -> Figure:
+    with canvas() as (drawing, axes):
+        middle, low, high = found.by_step
+        axes.fill_between(found.steps, low, high, color=COLOURS[1], alpha=0.2, linewidth=0, label="10 to 90 %")
+        axes.plot(found.steps, middle, color=COLOURS[1], marker="o", markersize=3, label="median")
+        axes.set_xlabel("step of the episode")
+        axes.set_ylabel("doubt, in units of the state")
+        axes.set_ylim(bottom=0)
+        _legend(axes, 2)
+        return keep(drawing, f"uncertain-times-{task}", "When: the same doubt along the episodes of the batch.")

@@ -1,0 +1,379 @@
+"""What the page says: its sections, from the runs."""
+
+import base64
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from musbo.algorithms import recipes
+from musbo.campaign import api, flags
+from musbo.campaign.folders import LEDGER
+from musbo.campaign.ledger import Ledger
+from musbo.cluster.study import to_toml
+from musbo.core.errors import UserError
+from musbo.report import compare, figures, tables
+from musbo.report.figures import Figure
+from musbo.report.gather import Group, Material, Run, short
+from musbo.report.insight import Doubts, doubts
+from musbo.report.tabular import Columns, Sheet, sheet
+from musbo.report.words import count, duration, number
+
+FRAMES, FILM_STEPS, FRAME_SIDE = 8, 200, 240
+
+
+@dataclass
+class Section:
+    """A part of the page."""
+
+    title: str
+    words: str = ""
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    sheets: list[Sheet] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    """Pictures as data URIs."""
+    code: list[tuple[str, str]] = field(default_factory=list)
+    """What it is, and the text."""
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def title(material: Material) -> str:
+    if len(material.runs) == 1 and not material.studies:
+        run = material.runs[0]
+        return f"{run.method} on {short(run.settings.task)}"
+    names = [path.resolve().name for path, _ in material.studies]
+    return " and ".join(names) if names else "A comparison"
+
+
+def subtitle(material: Material) -> str:
+    if len(material.runs) == 1 and not material.studies:
+        settings = material.runs[0].settings
+        return (
+            f"{count(settings.deployments, 'deployment')} of {settings.batch:,} transitions, "
+            f"preset {settings.preset}, seed {settings.seed}"
+        )
+    done = sum(run.finished for run in material.runs)
+    methods = {run.method for run in material.runs} | {cell.method.name for cell, _ in material.missing}
+    groups = {group.title for group in material.groups}
+    text = f"{count(len(methods), 'method')} on {'; '.join(sorted(groups))}: {count(done, 'finished run')}"
+    return text + (f", {len(material.missing)} missing" if material.missing else "")
+
+
+def sections(material: Material, film: bool) -> Iterator[Section]:
+    alone = len(material.runs) == 1 and not material.studies
+    if alone:
+        yield _result(material, material.runs[0])
+    else:
+        together = compare.overall(material)
+        if together:
+            yield _together(together, material.order)
+        for group in material.groups:
+            yield _comparison(material, group, together is not None)
+    for group in material.groups:
+        section = Section(f"Diagnostics: {group.title}" if len(material.groups) > 1 else "Diagnostics")
+        section.figures = figures.diagnostics(material, group)
+        if alone:
+            section.figures += _inner_figures(material.runs[0])
+        if section.figures:
+            yield section
+    shown = [material.runs[0]] if alone else _first_of_each_task(material)
+    for run in shown:
+        yield from _uncertainty(run, alone)
+    if film:
+        for run in shown:
+            yield _film(run)
+    if not alone:
+        yield _every_run(material)
+    yield _settings(material)
+    yield _redo(material)
+
+
+def _first_of_each_task(material: Material) -> list[Run]:
+    """The first method's first seed on every task: chosen by order, not by result."""
+    found: dict[str, Run] = {}
+    for group in material.groups:
+        for method in material.methods(group):
+            for run in material.of(group, method):
+                found.setdefault(run.settings.task, run)
+    return list(found.values())
+
+
+def _result(material: Material, run: Run) -> Section:
+    summary = run.summary
+    last = summary["per_deployment"][-1]["evaluated"]
+    section = Section("Result")
+    if not run.finished:
+        section.words = f"This run is not finished: {summary['deployments']} of {run.settings.deployments} batches."
+    final = "-" if last.get("return") is None else f"{number(last['return'])} ± {number(last['spread'])}"
+    section.facts = [
+        ("final return", final), ("transitions", f"{summary['transitions']:,}"),
+        ("deployments", f"{summary['deployments']} of {run.settings.deployments}"),
+        ("time", duration(summary["seconds"])),
+    ]  # fmt: skip
+    section.figures = [figure for figure in (figures.one_curve(run), figures.promised(run)) if figure]
+    data = tables.rows(summary)
+    section.sheets = [
+        sheet(title.replace(" ", "-"), title.capitalize(), [compare.flat(row) for row in data], _from(columns, data))
+        for title, columns in tables.TABLES.items()
+    ]
+    section.sheets = [table for table in section.sheets if len(table.heads) > 1]
+    return section
+
+
+def _from(columns: Columns, data: list[dict[str, Any]]) -> Columns:
+    """Columns of nested rows, for rows that were made flat."""
+    nested = {row["deployment"]: row for row in data}
+    return {head: lambda row, text=text: text(nested[row["deployment"]]) for head, text in columns.items()}
+
+
+def interval_text(low: float | None, high: float | None, runs: int) -> str:
+    """An interval from one run would be a point, and says nothing."""
+    return "-" if low is None or high is None or runs < 2 else f"{number(low)} to {number(high)}"
+
+
+COMPARISON: Columns = {
+    "method": lambda row: row["method"],
+    "runs": lambda row: str(row["runs"]),
+    "final return": lambda row: (
+        number(row["mean"]) + ("" if row["deviation"] is None else f" ± {number(row['deviation'])}")
+    ),
+    "IQM": lambda row: number(row["iqm"]),
+    "95 % interval": lambda row: interval_text(row["iqm_low"], row["iqm_high"], row["runs"]),
+    "mean over deployments": lambda row: number(row["area"]),
+    "half-way after": lambda row: _needed(row),
+    "minus first": lambda row: "-" if row["difference"] is None else f"{row['difference']:+.4g}",
+    "its interval": lambda row: interval_text(row["difference_low"], row["difference_high"], row["pairs"]),
+    "better than first": lambda row: "-" if row["better"] is None else f"{row['better']:.0%}",
+    "time": lambda row: duration(row["hours"] * 3600),
+}
+TOGETHER: Columns = {
+    "method": lambda row: row["method"],
+    "tasks": lambda row: str(row["tasks"]),
+    "runs": lambda row: str(row["runs"]),
+    "IQM": lambda row: f"{row['iqm']:.3f}",
+    "95 % interval": lambda row: f"{row['iqm_low']:.3f} to {row['iqm_high']:.3f}",
+    "mean": lambda row: f"{row['mean']:.3f}",
+    "better than first": lambda row: "-" if row["better"] is None else f"{row['better']:.0%}",
+    "its interval": lambda row: (
+        "-" if row["better"] is None else f"{row['better_low']:.0%} to {row['better_high']:.0%}"
+    ),
+}
+
+
+def _needed(row: dict[str, Any]) -> str:
+    if row["reached"] is None:
+        return "-"
+    needed = "∞" if np.isinf(row["needed"]) else f"{row['needed']:g}"
+    return f"{needed} ({row['reached']} of {row['runs']})"
+
+
+def _comparison(material: Material, group: Group, several: bool) -> Section:
+    section = Section(f"Return: {group.title}" if several else f"Return on {group.title}")
+    drawn = (figures.curves(material, group), figures.final_returns(material, group))
+    section.figures = [figure for figure in drawn if figure]
+    rows = compare.method_rows(material, group)
+    if not rows:
+        section.words = "No run has finished yet."
+        return section
+    goal = rows[0]["goal"]
+    note = f"The final return is the mean ± deviation over seeds. Differences are to {rows[0]['method']}, seed by seed"
+    note += ", with bootstrap intervals; 'better' is the chance that a run beats one of the first method."
+    if max(row["runs"] for row in rows) < 5:
+        note += " With so few seeds an interval is little more than their range."
+    if goal is not None:
+        note += (
+            f" Half-way is {number(goal)}, between random actions and the best mean; in brackets, runs that got there."
+        )
+    section.sheets = [sheet(f"methods-{group.slug}", "Methods", rows, COMPARISON, note)]
+    section.sheets.append(_per_deployment(material, group))
+    return section
+
+
+def _per_deployment(material: Material, group: Group) -> Sheet:
+    """Mean ± deviation over seeds of the return after every deployment."""
+    rows = []
+    for method, runs in compare.finals(material, group).items():
+        values = compare.returns(runs)
+        row: dict[str, Any] = {"method": method, "runs": len(runs)}
+        for d in range(values.shape[1]):
+            row[f"mean_{d + 1}"] = float(values[:, d].mean())
+            row[f"deviation_{d + 1}"] = float(values[:, d].std(ddof=1)) if len(runs) > 1 else None
+        rows.append(row)
+
+    def cell(row: dict[str, Any], d: int) -> str:
+        spread = row.get(f"deviation_{d}")
+        return number(row.get(f"mean_{d}")) + ("" if spread is None else f" ± {number(spread)}")
+
+    columns: Columns = {"method": lambda row: row["method"]}
+    columns |= {str(d): lambda row, d=d: cell(row, d) for d in range(1, group.deployments + 1)}
+    return sheet(f"returns-{group.slug}", "Return after each deployment", rows, columns)
+
+
+def _together(found: compare.Overall, order: dict[str, int]) -> Section:
+    section = Section("All tasks together")
+    section.words = (
+        "Scores are normalised: random actions are 0, the best method's mean final return is 1 on each task. "
+        "The scale is relative to the methods on this page. Only methods that ran on every task are here."
+    )
+    section.figures = [figures.aggregate(found, order), figures.profiles(found, order)]
+    section.sheets = [sheet("all-tasks", "All tasks", found.rows, TOGETHER)]
+    return section
+
+
+def _inner_figures(run: Run) -> list[Figure]:
+    with Ledger(run.folder / LEDGER) as ledger:
+        metrics = ledger.metrics()
+    drawn = (figures.quantiles_over_training(metrics), figures.exploration(run), figures.reliability(run))
+    return [figure for figure in drawn if figure]
+
+
+def _uncertainty(run: Run, alone: bool) -> Iterator[Section]:
+    task = short(run.settings.task)
+    title = "Where the policy is uncertain" + ("" if alone else f": {task}")
+    try:
+        found = doubts(run.folder)
+    except UserError as error:
+        yield Section(title, f"Not shown: {error}")
+        return
+    if found is None:
+        return
+    section = Section(title, f"The batch of deployment {found.deployment} of {_named(run)}, seen by the last model.")
+    section.figures = [figures.uncertain_places(found, task), figures.uncertain_times(found, task)]
+    section.sheets = [_typical(found, task)]
+    yield section
+
+
+def _typical(found: Doubts, task: str) -> Sheet:
+    order = np.argsort(-np.abs(found.typical))[:8]
+    rows = [{"observation": int(i), "deviations": float(found.typical[i])} for i in order]
+    columns: Columns = {
+        "observation": lambda row: str(row["observation"]),
+        "deviations from the mean": lambda row: f"{row['deviations']:+.2f}",
+    }
+    note = "The mean over the most doubtful tenth of the steps, in deviations of the whole batch; the largest eight."
+    return sheet(f"uncertain-{task}", "What is special about the doubtful states", rows, columns, note)
+
+
+def _named(run: Run) -> str:
+    return f"{run.method}, seed {run.seed}"
+
+
+def _film(run: Run) -> Section:
+    section = Section(f"The final policy at work: {short(run.settings.task)}")
+    try:
+        frames = list(api.film(run.folder, steps=FILM_STEPS))
+    except UserError as error:
+        section.words = f"No pictures: {error}"
+        return section
+    chosen = np.unique(np.linspace(0, len(frames) - 1, FRAMES).astype(int))
+    section.words = f"{_named(run)}: steps {', '.join(map(str, chosen))} of the first episode of its evaluation."
+    section.pictures = [_png(frames[i]) for i in chosen]
+    return section
+
+
+def _png(frame: np.ndarray) -> str:
+    from matplotlib.image import imsave
+
+    step = max(1, min(frame.shape[:2]) // FRAME_SIDE)
+    image = io.BytesIO()
+    imsave(image, np.ascontiguousarray(frame[::step, ::step]), format="png")
+    return "data:image/png;base64," + base64.b64encode(image.getvalue()).decode()
+
+
+def _every_run(material: Material) -> Section:
+    section = Section("Every run")
+    rows = [
+        {"task": short(run.settings.task), "budget": f"{run.group.deployments} x {run.group.batch:,}",
+         "method": run.method, "seed": run.seed, "final_return": run.summary["final_return"],
+         "finished": run.finished, "seconds": run.summary["seconds"], "policy_sha256": run.summary["policy_sha256"]}
+        for run in material.runs
+    ]  # fmt: skip
+    columns: Columns = {name: lambda row, name=name: str(row[name]) for name in ("task", "budget", "method", "seed")}
+    columns |= {
+        "final return": lambda row: number(row["final_return"]),
+        "finished": lambda row: "yes" if row["finished"] else "no",
+        "time": lambda row: duration(row["seconds"]),
+        "policy": lambda row: (row["policy_sha256"] or "-")[:12],
+    }
+    section.sheets = [sheet("runs", "Runs", rows, columns)]
+    every = compare.run_rows(material)
+    whole = sheet("deployments", "Every deployment of every run", every, {})
+    section.sheets.append(whole)
+    if material.missing:
+        missing = [{"run": cell.folder, "state": state} for cell, state in material.missing]
+        shown: Columns = {"run": lambda row: row["run"], "state": lambda row: row["state"]}
+        section.sheets.append(sheet("missing", "Missing", missing, shown))
+    return section
+
+
+def _settings(material: Material) -> Section:
+    """Every setting of every method, those that differ first."""
+    section = Section("Settings")
+    first: dict[str, Run] = {}
+    for run in material.runs:
+        first.setdefault(run.method, run)
+    values = {method: dict(flags.flat(run.settings.method)) for method, run in first.items()}
+    names = list(dict.fromkeys(name for each in values.values() for name in each))
+    rows = [{"setting": name} | {method: each.get(name, "-") for method, each in values.items()} for name in names]
+    rows.sort(key=lambda row: len({str(row[method]) for method in values}) == 1)
+    columns: Columns = {"setting": lambda row: row["setting"]}
+    columns |= {method: lambda row, method=method: _value(row[method]) for method in values}
+    mixed = [
+        f"{method} on {group.title}"
+        for group in material.groups
+        for method in material.methods(group)
+        if len({run.settings.method for run in material.runs if (run.group, run.method) == (group, method)}) > 1
+    ]
+    if mixed:
+        section.words = (
+            f"The runs of {', '.join(mixed)} do not all have the same settings; those of the first are shown."
+        )
+    elif len(material.groups) > 1:
+        section.words = f"As on {material.groups[0].title}; presets differ between tasks."
+    section.sheets = [sheet("settings", "Settings", rows, columns)]
+    return section
+
+
+def _value(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _redo(material: Material) -> Section:
+    section = Section("Environment, and how to do it again")
+    seen: dict[str, int] = {}
+    for run in material.runs:
+        text = ", ".join(f"{name} {value}" for name, value in run.summary["versions"].items())
+        seen[text] = seen.get(text, 0) + 1
+    section.code = [(f"made with ({count(n, 'run')})", text) for text, n in seen.items()]
+    inside = set()
+    for path, study in material.studies:
+        name = path.resolve().name
+        inside |= {path.resolve() / run.folder.name for run in material.runs if run.folder.parent == path}
+        section.code.append((f"{name}.toml", to_toml(study)))
+        section.code.append(("the study", f"musbo study {name}.toml --out studies/{shlex.quote(name)}"))
+    alone = [run for run in material.runs if run.folder.resolve() not in inside]
+    if alone:
+        section.code.append(("the runs" if len(alone) > 1 else "the run", "\n".join(map(command, alone))))
+    return section
+
+
+def command(run: Run) -> str:
+    """The words that would begin this run again."""
+    own = run.settings
+    words = [
+        "musbo", "run", own.task, "--algo", own.algo, "--preset", own.preset, "--seed", own.seed,
+        "--deployments", own.deployments, "--batch", own.batch, "--episodes", own.episodes,
+    ]  # fmt: skip
+    sources = [item["batch"].get("source") for item in run.summary["per_deployment"]]
+    words += ["--data", *(source for source in sources if source)] if any(sources) else []
+    preset: Any = own.preset
+    words += flags.difference(own.method, recipes.settings(own.algo, preset, own.task))
+    return shlex.join(map(str, words))

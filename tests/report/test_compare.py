@@ -1,0 +1,84 @@
+"""The rows of a comparison from made-up runs whose statistics can be said by heart."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from musbo.report import compare
+from musbo.report.gather import Material, Run
+from tests.report import sample
+
+
+def run(method: str, seed: int, returns: list[float], task: str = "pointmass", random: float = 0.0) -> Run:
+    settings = replace(sample.settings(), task=task, seed=seed, deployments=len(returns))
+    summary = sample.summary(len(returns))
+    summary |= {"returns": returns, "final_return": returns[-1], "seconds": 1800.0}
+    summary["per_deployment"][0]["batch"]["batch_return"] = random
+    return Run(Path(f"{method}-{task}-{seed}"), method, settings, summary)
+
+
+def material(*runs: Run) -> Material:
+    return Material(runs, (), ())
+
+
+def test_one_row_per_method():
+    found = material(
+        run("a", 0, [10.0, 60.0]), run("a", 1, [10.0, 100.0]), run("b", 0, [30.0, 50.0]), run("b", 1, [30.0, 70.0])
+    )
+    a, b = compare.method_rows(found, found.groups[0])
+    assert (a["mean"], b["mean"]) == (80.0, 60.0)
+    assert a["deviation"] == pytest.approx(np.sqrt(2 * 20**2))
+    assert (a["area"], b["area"]) == (45.0, 45.0)
+    assert a["goal"] == 40.0  # between random actions, 0, and the best mean, 80
+    assert (a["reached"], a["needed"], b["reached"], b["needed"]) == (2, 2.0, 2, 2.0)
+    assert a["difference"] is None and a["better"] is None
+    assert b["difference"] == -20.0 and (b["difference_low"], b["difference_high"]) == (-30.0, -10.0)
+    assert b["better"] == 0.25 and b["pairs"] == 2  # 70 beats 60, and that is all
+    assert a["hours"] == 0.5
+
+
+def test_only_seeds_of_both_are_paired():
+    found = material(run("a", 0, [1.0]), run("a", 1, [2.0]), run("b", 1, [7.0]), run("b", 2, [100.0]))
+    _, b = compare.method_rows(found, found.groups[0])
+    assert b["pairs"] == 1 and b["difference"] == 5.0
+
+
+def test_unfinished_runs_are_not_compared():
+    half = run("a", 1, [1000.0])
+    half = replace(half, summary=half.summary | {"finished": False})
+    found = material(run("a", 0, [1.0]), half)
+    (a,) = compare.method_rows(found, found.groups[0])
+    assert (a["runs"], a["mean"], a["deviation"]) == (1, 1.0, None)
+
+
+def test_a_band_is_the_mean_over_seeds():
+    found = compare.band(np.array([[1.0, np.nan, 3.0], [3.0, 5.0, 3.0]]))
+    assert found is not None
+    assert found.deployments.tolist() == [1, 3] and found.value.tolist() == [2.0, 3.0]
+    assert (found.low[0], found.high[0]) == (1.0, 3.0) and found.low[1] == found.high[1] == 3.0
+    assert compare.band(np.full((2, 3), np.nan)) is None
+
+
+def test_all_tasks_on_one_line():
+    """Task x: 0 to 80; task y: -100 (random) to 0. A task on which nobody is above random actions is left out."""
+    runs = [run("a", s, [v], "x") for s, v in ((0, 60.0), (1, 100.0))] + [run("b", s, [40.0], "x") for s in (0, 1)]
+    runs += [run("a", s, [0.0], "y", random=-100.0) for s in (0, 1)]
+    runs += [run("b", s, [v], "y", random=-100.0) for s, v in ((0, -50.0), (1, -150.0))]
+    runs += [run(m, 0, [0.0], "z", random=5.0) for m in ("a", "b")]
+    found = compare.overall(material(*runs))
+    assert found is not None
+    a, b = found.rows
+    assert a["mean"] == pytest.approx(1.0) and b["mean"] == pytest.approx((0.5 + 0.0) / 2)
+    assert a["tasks"] == 2 and b["better"] == 0.0
+    # IQM over the four scores of b, -.5 .5 .5 .5: the middle two
+    assert b["iqm"] == pytest.approx(0.5)
+    assert found.profiles["b"].share[0] == pytest.approx(0.75)  # above -.5
+    assert compare.overall(material(*runs[:4])) is None  # one task
+
+
+def test_imagined_minus_real():
+    found = material(run("a", 0, [1.0, 2.0, 3.0]))
+    values = compare.diagnostic(found.of(found.groups[0], "a"), "imagined_minus_real")
+    np.testing.assert_allclose(values, [[-2.0 + 40 / 50, -2.0 + 30 / 50, -2.0 + 20 / 50]])

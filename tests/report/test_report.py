@@ -1,0 +1,249 @@
+"""The page about a study and about a run: its numbers against the summaries, and the page itself in a browser."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from musbo.campaign.results import summary
+from musbo.cli import main
+from musbo.core.errors import UserError
+from musbo.report import page
+from musbo.report.gather import gather
+from tests.report import made
+
+
+class Tables(HTMLParser):
+    """Every table of a page by its id: rows of texts, heads first."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: dict[str, list[list[str]]] = {}
+        self.rows: list[list[str]] = []
+        self.inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self.rows = self.found.setdefault(dict(attrs)["id"] or "", [])
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.inside = True
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return made.studies(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def study(studies: list[Path]) -> Path:
+    return studies[0]
+
+
+@pytest.fixture(scope="module")
+def written(studies: list[Path]) -> Path:
+    page.write(studies, studies[0].parent / "report")
+    return studies[0].parent / "report"
+
+
+@pytest.fixture(scope="module")
+def one(study: Path) -> Path:
+    run = study / "pointmass-small-2x100-s0"
+    page.write([run], run / "report")
+    return run / "report"
+
+
+def test_the_tables_of_a_study_are_its_data(study: Path, written: Path):
+    shown = Tables((written / "index.html").read_text()).found
+    head, *rows = shown["table-methods-pointmass-2x100"]
+    assert [row[0] for row in rows] == ["small", "random", "bc"]
+    for row in rows:
+        finals = [
+            json.loads((study / f"pointmass-{row[0]}-2x100-s{seed}" / "summary.json").read_text())["final_return"]
+            for seed in (0, 1)
+        ]
+        mean, deviation = row[head.index("final return")].split(" ± ")
+        assert float(mean) == pytest.approx(np.mean(finals), rel=6e-3)
+        assert float(deviation) == pytest.approx(np.std(finals, ddof=1), rel=6e-3)
+        assert row[head.index("runs")] == "2"
+    small, random = (
+        [summary(study / f"pointmass-{name}-2x100-s{seed}")["final_return"] for seed in (0, 1)]
+        for name in ("small", "random")
+    )
+    difference = float(rows[1][head.index("minus first")])
+    assert difference == pytest.approx(np.mean(np.subtract(random, small)), rel=1e-3)
+    assert shown["table-missing"][1:] == [[made.MISSING, "not begun"]]
+    assert len(shown["table-runs"]) == 1 + 9
+    assert [row[0] for row in shown["table-all-tasks"][1:]] == ["random", "bc"]  # what ran on both
+    assert "1 missing" in (written / "index.html").read_text()
+
+
+def test_the_files_beside_the_page(studies: list[Path], written: Path):
+    rows = list(csv.DictReader(io.StringIO((written / "tables" / "deployments.csv").read_text())))
+    assert len(rows) == 9 * 2
+    for row in rows:
+        place, budget = (studies[0], "2x100") if row["task"] == "pointmass" else (studies[1], "2x400")
+        found = summary(place / f"{row['task']}-{row['method']}-{budget}-s{row['seed']}")
+        item = found["per_deployment"][int(row["deployment"]) - 1]
+        assert float(row["return"]) == item["evaluated"]["return"]  # every digit
+        assert float(row["batch_return"]) == item["batch"]["batch_return"]
+        novelty = item["batch"].get("novelty")
+        assert row["novelty"] == ("" if novelty is None else str(novelty))
+    figures = sorted(path.name for path in (written / "figures").iterdir())
+    for name in ("curves-pointmass-2x100", "final-pendulum-2x400", "novelty-pointmass-2x100", "profiles", "aggregate"):
+        assert f"{name}.svg" in figures and f"{name}.png" in figures
+    tex = (written / "tables" / "methods-pointmass-2x100.tex").read_text()
+    body = tex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    columns = re.search(r"\\begin\{tabular\}\{(lr*)\}", tex)
+    assert columns and len(body) == 3 and all(line.endswith(r"\\") for line in body)
+    assert {line.count(" & ") + 1 for line in body} == {len(columns[1])}
+    assert r"$\pm$" in tex and "±" not in tex and not re.search(r"(?<!\\)%", body[0])
+
+
+def test_the_page_of_a_run(study: Path, one: Path):
+    text = (one / "index.html").read_text()
+    shown = Tables(text).found
+    found = summary(study / "pointmass-small-2x100-s0")
+    head, *rows = shown["table-deployments"]
+    for row, item in zip(rows, found["per_deployment"], strict=True):
+        value, spread = row[head.index("return")].split(" ± ")
+        assert float(value) == pytest.approx(item["evaluated"]["return"], rel=6e-3)
+        assert float(spread) == pytest.approx(item["evaluated"]["spread"], rel=6e-3)
+    for name in ("curve", "imagined", "coefficient", "exploration", "reliability", "uncertain-places-pointmass"):
+        assert f'id="figure-{name}"' in text and (one / "figures" / f"{name}.png").exists()
+    assert text.count("data:image/png;base64,") >= 8  # the policy at work
+    settings = {name: value for name, value in shown["table-settings"][1:]}
+    assert settings["label.alpha"] == "0.001" and settings["dynamics.hidden"] == "16"
+    command = re.search(r"<pre>(musbo run pointmass [^<]+)</pre>", text)
+    assert command and "--updates 4" in command[1] and "--label.alpha 0.001" in command[1]
+    assert "--trpo" not in command[1]  # as the preset has it
+
+
+def test_the_command_on_the_page_makes_the_same_run(study: Path, one: Path, tmp_path: Path):
+    command = re.search(r"<pre>musbo (run pointmass [^<]+)</pre>", (one / "index.html").read_text())
+    assert command
+    assert main([*command[1].split(), "--out", str(tmp_path / "again"), "--json"]) == 0
+    before, after = (summary(path) for path in (study / "pointmass-small-2x100-s0", tmp_path / "again"))
+    assert after["policy_sha256"] == before["policy_sha256"] and after["returns"] == before["returns"]
+
+
+def test_equal_runs_give_equal_pages(studies: list[Path], written: Path, tmp_path: Path):
+    page.write(studies, tmp_path / "again")
+    for path in sorted(written.rglob("*")):
+        if path.is_file():
+            assert (tmp_path / "again" / path.relative_to(written)).read_bytes() == path.read_bytes(), path
+
+
+def test_a_run_under_way_has_a_page_too(tmp_path: Path, study: Path):
+    from musbo.campaign import api
+    from musbo.campaign.loop import News, Stopped
+    from tests.stories import tiny
+
+    folder = api.start(tiny.settings(seed=5), (), tmp_path / "run")
+
+    def stop(news: News) -> None:
+        if news.kind == "evaluated":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        api.resume(folder, observe=stop)
+    page.write([folder], tmp_path / "report", film=False)
+    text = (tmp_path / "report" / "index.html").read_text()
+    assert "not finished: 1 of 2 batches" in text and "at work" not in text
+
+
+def test_what_cannot_be_reported(tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(UserError, match="neither a run nor a study"):
+        gather([tmp_path])
+    run = study / "pointmass-small-2x100-s0"
+    with pytest.raises(UserError, match="with seed 0"):
+        page.write([run, run], tmp_path / "twice")
+    assert not (tmp_path / "twice").exists()
+    (tmp_path / "file").write_text("")
+    assert main(["report", str(run), "--no-film", "--out", str(tmp_path / "file")]) == 2
+    assert "choose another --out" in capsys.readouterr().err
+
+
+def test_a_damaged_cell_is_missing_and_the_others_are_shown(tmp_path: Path, study: Path):
+    copy = tmp_path / "copy"
+    shutil.copytree(study, copy, ignore=shutil.ignore_patterns("report"))
+    (copy / "pointmass-bc-2x100-s1" / "ledger.sqlite").write_text("this is no database")
+    found = gather([copy])
+    assert len(found.runs) == 5
+    assert [cell.folder for cell, _ in found.missing] == ["pointmass-bc-2x100-s1"]
+
+
+def test_the_command(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ["report", str(study), "--no-film", "--tensorboard", "--out", str(tmp_path / "out"), "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert all(Path(path).exists() for kind in ("figures", "tables") for path in found[kind])
+    assert Path(found["page"]).exists() and len(list(Path(found["tensorboard"]).iterdir())) == 6
+
+
+# In a browser
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+in_a_browser = pytest.mark.skipif(
+    BROWSER is None and os.environ.get("MUSBO_BROWSER") != "required",
+    reason="no browser: apt install chromium, and this test opens the page in it",
+)
+
+
+@in_a_browser
+@pytest.mark.parametrize("which", ["study", "run"])
+def test_the_page_in_a_browser(written: Path, one: Path, which: str):
+    from playwright.sync_api import sync_playwright
+
+    place = written if which == "study" else one
+    assert BROWSER is not None, "MUSBO_BROWSER=required, but there is no chromium"
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        seen: dict[str, Any] = {}
+        for theme, width in (("light", 1280), ("dark", 1280), ("light", 360)):
+            context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
+            tab, asked, complaints = context.new_page(), [], []
+            tab.on("request", lambda request, asked=asked: asked.append(request.url))
+            tab.on("console", lambda message, complaints=complaints: complaints.append(message.text))
+            tab.on("pageerror", lambda error, complaints=complaints: complaints.append(str(error)))
+            tab.goto((place / "index.html").as_uri())
+            outside = [url for url in asked if not url.startswith("data:")]
+            assert outside == [(place / "index.html").as_uri()] and complaints == []
+            sizes = tab.eval_on_selector_all(
+                "figure svg", "all => all.map(one => [one.getBBox().width, one.clientWidth, one.clientHeight])"
+            )
+            assert len(sizes) == len(list((place / "figures").glob("*.svg")))
+            assert all(drawn > 100 and wide > 200 and high > 60 for drawn, wide, high in sizes)
+            pictures = tab.eval_on_selector_all(".strip img", "all => all.map(one => one.naturalWidth)")
+            assert len(pictures) >= 8 and min(pictures) > 100
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out
+            ids = tab.eval_on_selector_all("[id]", "all => all.map(one => one.id)")
+            assert len(ids) == len(set(ids))
+            colour = "getComputedStyle(document.querySelector('figure svg text')).fill"
+            paper = "getComputedStyle(document.body).backgroundColor"
+            seen[f"{theme}-{width}"] = tab.evaluate(colour), tab.evaluate(paper)
+            table = "deployments" if which == "run" else "methods-pointmass-2x100"
+            first = tab.inner_text(f"#table-{table} tbody tr:first-child")
+            wanted = Tables((place / "index.html").read_text()).found[f"table-{table}"][1]
+            assert re.split(r"\s*\t\s*", first.strip()) == wanted
+        browser.close()
+    assert seen["light-1280"] == seen["light-360"]
+    assert seen["light-1280"][0] != seen["dark-1280"][0] and seen["light-1280"][1] != seen["dark-1280"][1]
