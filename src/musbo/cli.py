@@ -565,15 +565,16 @@ def play(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    from musbo.report import page, tensorboard
+    from musbo.report import gather, page, tensorboard
 
     folders = arguments.folders
     if arguments.tensorboard:
         tensorboard.require()
     out = arguments.out or (folders[0] / "report" if len(folders) == 1 else Path("report"))
-    written = page.write(folders, out, film=not arguments.no_film)
+    material = gather.gather(folders)
+    written = page.write(material, out, film=not arguments.no_film)
     if arguments.tensorboard:
-        written["tensorboard"] = tensorboard.write(folders, out / "tensorboard")
+        written["tensorboard"] = tensorboard.write(material.runs, out / "tensorboard")
     if arguments.json:
         print(json.dumps(written))
         return 0

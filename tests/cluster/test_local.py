@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import musbo
+from musbo.campaign.folders import read_status
 from musbo.campaign.results import summary
 from musbo.cli import main
 from musbo.cluster import local
@@ -107,6 +108,21 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str], seeds: list[
     more = complete(study(out, file, "--seeds", "2"))
     assert len(more["runs"]) == n + n // len(seeds)
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was there is reused
+
+
+def test_ctrl_c_stops_the_runs_and_says_how_to_go_on(tmp_path: Path):
+    file, out = tmp_path / "one.toml", tmp_path / "study"
+    file.write_text(described(["pointmass"], [], [0]))
+    process = subprocess.Popen(study(out, str(file)), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not begun(out) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    runs = children_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130 and f"Go on with: musbo study --out {out}" in error
+    assert runs and not any(alive(pid) for pid in runs)
+    assert not read_status(begun(out)[0]).finished
 
 
 def test_a_cell_that_fails_is_reported_and_does_not_stop_the_rest(tmp_path: Path):

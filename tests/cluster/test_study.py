@@ -76,7 +76,8 @@ def test_the_ready_studies_are_the_papers(name: str):
 def test_a_study_as_a_file_is_the_same_study(name: str):
     whole = load(name)
     hot = Variant("hot", "musbo", ("--label.alpha", "0.1"))
-    for one in (whole, replace(whole, methods=(*whole.methods, hot), settings=("--episodes", "3"), preset=None)):
+    behind = replace(whole, methods=(hot, *whole.methods), settings=("--episodes", "3"), preset=None)
+    for one in (whole, replace(whole, methods=(*whole.methods, hot)), behind):
         assert parse(tomllib.loads(to_toml(one))) == one
 
 

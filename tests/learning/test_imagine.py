@@ -258,3 +258,14 @@ def test_the_foreseen_course_follows_the_policys_mean():
     for t in range(3):
         s += np.tanh(0.5 * s + 0.2)
         assert float(courses[0, t, 0]) == pytest.approx(s, rel=1e-5)
+
+
+def test_given_actions_are_replayed_whatever_is_seen():
+    W = np.zeros((3, 2))
+    W[2, 0] = 1.0  # the action moves the first state
+    policy = linear_policy([[0.5], [0.0]], [0.2])
+    actions = jnp.asarray([[[0.5], [-0.25], [1.0]], [[0.0], [0.125], [0.0]]])
+    model = linear_dynamics((W, [0.0, 0.0]))
+    courses, lengths = foresee(endless, 3, policy, model, jnp.zeros((2, OBS)), actions)
+    np.testing.assert_allclose(courses[:, :, 0], [[0.5, 0.25, 1.25], [0.0, 0.125, 0.125]], atol=1e-6)
+    assert np.asarray(lengths).tolist() == [3, 3]

@@ -6,9 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from musbo.campaign import flags
+from musbo.cluster.study import parse
 from musbo.report import compare
-from musbo.report.gather import Material, Run
+from musbo.report.gather import Material, Run, names
+from musbo.report.sections import sections
 from tests.report import sample
+from tests.stories import tiny
 
 
 def run(method: str, seed: int, returns: list[float], task: str = "pointmass", random: float = 0.0) -> Run:
@@ -16,11 +20,11 @@ def run(method: str, seed: int, returns: list[float], task: str = "pointmass", r
     summary = sample.summary(len(returns))
     summary |= {"returns": returns, "final_return": returns[-1], "seconds": 1800.0}
     summary["per_deployment"][0]["batch"]["batch_return"] = random
-    return Run(Path(f"{method}-{task}-{seed}"), method, settings, summary)
+    return Run(Path(f"{method}-{task}-{seed}"), method, settings, summary, task)
 
 
-def material(*runs: Run) -> Material:
-    return Material(runs, (), ())
+def material(*runs: Run, studies: tuple = ()) -> Material:
+    return Material(runs, (), studies)
 
 
 def test_one_row_per_method():
@@ -82,3 +86,39 @@ def test_imagined_minus_real():
     found = material(run("a", 0, [1.0, 2.0, 3.0]))
     values = compare.diagnostic(found.of(found.groups[0], "a"), "imagined_minus_real")
     np.testing.assert_allclose(values, [[-2.0 + 40 / 50, -2.0 + 30 / 50, -2.0 + 20 / 50]])
+
+
+def test_the_first_method_is_the_studys_first_whichever_runs_are_there():
+    study = parse({"tasks": ["pointmass"], "algos": ["musbo", "bremen"], "seeds": [0, 1]})
+    runs = run("bremen", 0, [1.0]), run("bremen", 1, [2.0]), run("musbo", 1, [4.0])
+    found = material(*runs, studies=((Path("study"), study),))
+    assert found.methods(found.groups[0]) == ["musbo", "bremen"]
+    musbo, bremen = compare.method_rows(found, found.groups[0])
+    assert musbo["difference"] is None and bremen["difference"] == -2.0
+
+
+def test_nothing_is_half_way_where_nobody_is_above_random_actions():
+    found = material(run("a", 0, [-8.0]), run("b", 0, [-12.0]))
+    a, b = compare.method_rows(found, found.groups[0])
+    assert a["goal"] is None and a["reached"] is None and b["needed"] is None
+
+
+def test_a_run_without_a_return_is_named_and_not_averaged():
+    lost = run("a", 1, [1.0])
+    lost = replace(lost, summary=lost.summary | {"returns": [None], "final_return": None})
+    found = material(run("a", 0, [3.0]), lost)
+    (a,) = compare.method_rows(found, found.groups[0])
+    assert (a["runs"], a["mean"]) == (1, 3.0)
+    assert compare.unscored(found, found.groups[0]) == [lost]
+    section = next(iter(sections(found, film=False)))
+    assert "Without a final return, and not in what follows: a, seed 1" in section.words
+
+
+def test_tasks_have_names_of_their_own():
+    tasks = ["/x/one.py:TASK", "/y/two.py:TASK", "pendulum", "<pendulum>", "<my/task>", "/z/one.py:TASK"]
+    assert list(names(tasks).values()) == ["TASK", "two.TASK", "pendulum", "pendulum-2", "my-task", "one.TASK"]
+
+
+def test_the_settings_say_which_kinds_a_method_is_made_of():
+    found = dict(flags.flat(tiny.method()))
+    assert (found["label"], found["handover"], found["label.alpha"]) == ("disagreement", "best_imagined", 0.001)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from musbo.campaign.results import summary
 from musbo.cli import main
 from musbo.core.errors import UserError
-from musbo.report import page
+from musbo.report import page, sections
 from musbo.report.gather import gather
 from tests.report import made
 
@@ -60,14 +61,14 @@ def study(studies: list[Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def written(studies: list[Path]) -> Path:
-    page.write(studies, studies[0].parent / "report")
+    page.write(gather(studies), studies[0].parent / "report")
     return studies[0].parent / "report"
 
 
 @pytest.fixture(scope="module")
 def one(study: Path) -> Path:
     run = study / "pointmass-small-2x100-s0"
-    page.write([run], run / "report")
+    page.write(gather([run]), run / "report")
     return run / "report"
 
 
@@ -127,7 +128,7 @@ def test_the_page_of_a_run(study: Path, one: Path):
         value, spread = row[head.index("return")].split(" ± ")
         assert float(value) == pytest.approx(item["evaluated"]["return"], rel=6e-3)
         assert float(spread) == pytest.approx(item["evaluated"]["spread"], rel=6e-3)
-    for name in ("curve", "imagined", "coefficient", "exploration", "reliability", "uncertain-places-pointmass"):
+    for name in ("curve", "imagined", "coefficient", "exploration", "reliability", "uncertain-places-pointmass-2x100"):
         assert f'id="figure-{name}"' in text and (one / "figures" / f"{name}.png").exists()
     assert text.count("data:image/png;base64,") >= 8  # the policy at work
     settings = {name: value for name, value in shown["table-settings"][1:]}
@@ -146,7 +147,7 @@ def test_the_command_on_the_page_makes_the_same_run(study: Path, one: Path, tmp_
 
 
 def test_equal_runs_give_equal_pages(studies: list[Path], written: Path, tmp_path: Path):
-    page.write(studies, tmp_path / "again")
+    page.write(gather(studies), tmp_path / "again")
     for path in sorted(written.rglob("*")):
         if path.is_file():
             assert (tmp_path / "again" / path.relative_to(written)).read_bytes() == path.read_bytes(), path
@@ -165,9 +166,25 @@ def test_a_run_under_way_has_a_page_too(tmp_path: Path, study: Path):
 
     with pytest.raises(Stopped):
         api.resume(folder, observe=stop)
-    page.write([folder], tmp_path / "report", film=False)
+    page.write(gather([folder]), tmp_path / "report", film=False)
     text = (tmp_path / "report" / "index.html").read_text()
     assert "not finished: 1 of 2 batches" in text and "at work" not in text
+
+
+def test_what_an_earlier_report_said_is_gone(study: Path, tmp_path: Path):
+    for name in ("figures/old.svg", "tables/missing.csv", "tables/mine.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("old")
+    page.write(gather([study / "pointmass-bc-2x100-s0"]), tmp_path, film=False)
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert "mine.txt" in left and not left & {"old.svg", "missing.csv"}
+
+
+def test_a_run_that_no_command_line_can_describe_says_so(study: Path):
+    (run,) = gather([study / "pointmass-bc-2x100-s0"]).runs
+    assert sections.command(run).startswith("musbo run pointmass --algo bc ")
+    for other in (replace(run.settings, task="<mine>"), replace(run.settings, algo="musbo")):
+        assert sections.command(replace(run, settings=other)).startswith("# pointmass-bc-2x100-s0: made from Python")
 
 
 def test_what_cannot_be_reported(tmp_path: Path, study: Path, capsys: pytest.CaptureFixture[str]):
@@ -175,7 +192,7 @@ def test_what_cannot_be_reported(tmp_path: Path, study: Path, capsys: pytest.Cap
         gather([tmp_path])
     run = study / "pointmass-small-2x100-s0"
     with pytest.raises(UserError, match="with seed 0"):
-        page.write([run, run], tmp_path / "twice")
+        page.write(gather([run, run]), tmp_path / "twice")
     assert not (tmp_path / "twice").exists()
     (tmp_path / "file").write_text("")
     assert main(["report", str(run), "--no-film", "--out", str(tmp_path / "file")]) == 2

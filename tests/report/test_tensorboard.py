@@ -10,6 +10,7 @@ from musbo.campaign import api
 from musbo.campaign.results import summary
 from musbo.core.errors import UserError
 from musbo.report import tensorboard
+from musbo.report.gather import gather
 from tests.stories import tiny
 
 
@@ -29,8 +30,8 @@ def records(path: Path) -> dict[tuple[str, int], float]:
 def test_what_training_said_is_in_the_log(tmp_path: Path):
     folder = api.start(tiny.settings(), (), tmp_path / "run")
     api.resume(folder)
-    tensorboard.write([folder], tmp_path / "log")
-    again = tensorboard.write([folder], tmp_path / "log")  # a second time replaces the first
+    tensorboard.write(gather([folder]).runs, tmp_path / "log")
+    again = tensorboard.write(gather([folder]).runs, tmp_path / "log")  # a second time replaces the first
     (log,) = Path(again).glob("*/events.out.tfevents.*")
     found = records(log)
     for d, value in enumerate(summary(folder)["returns"], 1):

@@ -1,15 +1,25 @@
 """Pure offline: a batch that a user has becomes a policy, and no simulator is asked for."""
 
 import json
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import musbo
+from musbo.campaign.folders import STORE, open_settings, read_status
+from musbo.campaign.store import Store
 from musbo.cli import main
+from musbo.core import serial
+from musbo.data.dataset import split
+from musbo.data.files import batch_from_bytes
+from musbo.models import dynamics
+from musbo.models.mlp import member
 from musbo.tasks.builtin import pointmass
+from musbo.tasks.find import find_task
 from tests.stories import tiny
 
 # As a user would write it: the reward and the end of an episode are learned from the logs.
@@ -43,6 +53,21 @@ def logs() -> pa.Table:
     return pa.table(rows)
 
 
+def replayed(folder: Path, steps: int) -> float:
+    """Squared error of the first member, in standard units, along the actions of the one held-out episode."""
+    status, store = read_status(folder), Store(folder / STORE)
+    state = serial.decode(store.get(status.trained[1]["state"]))
+    batch = batch_from_bytes(store.get(status.batches[1]["batch"]))
+    (episode,) = set(batch.episode[split(batch, 0, 1)])
+    rows = np.flatnonzero(batch.episode == episode)[:steps]
+    task, M = find_task(open_settings(folder).task), state.dynamics
+    obs, errors = jnp.asarray(batch.obs[rows[0]]), []
+    for row in rows:
+        obs, _, _ = dynamics.step(task, member(M.members, jnp.asarray(0)), M.scaling, obs, jnp.asarray(batch.act[row]))
+        errors.append((np.asarray(obs) - batch.next_obs[row]) / np.asarray(state.policy.frame.normaliser.std))
+    return float(np.mean(np.square(errors)))
+
+
 def test_a_batch_becomes_a_policy(tmp_path, capsys):
     (tmp_path / "own.py").write_text(TASK)
     pq.write_table(logs(), tmp_path / "logs.parquet")
@@ -55,6 +80,15 @@ def test_a_batch_becomes_a_policy(tmp_path, capsys):
     assert musbo.load_policy(tmp_path / "run")(np.zeros(4)).shape == (2,)
     assert (tmp_path / "run" / "curve.svg").is_file()
     assert main(["status", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    judged = result["per_deployment"][0]["evaluated"]
+    assert judged["trajectory_mse"] == pytest.approx(
+        replayed(tmp_path / "run", int(judged["imagined_steps"])), rel=1e-3
+    )
+    assert judged["real_steps"] == 20 and judged["energy_distance"] > 0
+    assert main(["report", str(tmp_path / "run")]) == 0
+    text = (tmp_path / "run" / "report" / "index.html").read_text()
+    assert "No pictures: " in text and "has no simulator" in text and 'id="figure-trajectory-mse-' in text
     capsys.readouterr()
     for command in ("evaluate", "play"):
         assert main([command, str(tmp_path / "run")]) == 2

@@ -47,7 +47,14 @@ class Imitation:
         assert isinstance(state.policy, Policy)
         return PlainActor(state.policy, self.explore)
 
-    def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
+    def foresee(
+        self,
+        task: Task,
+        state: "State",
+        start: Float[Array, "b obs"],
+        steps: int,
+        actions: Float[Array, "b t act"] | None = None,
+    ) -> None:
         """It has no model."""
 
     def doubt(self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> None:
@@ -85,7 +92,14 @@ class Chance:
     def actor(self, task: Task, state: "State") -> UniformActor:
         return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
 
-    def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
+    def foresee(
+        self,
+        task: Task,
+        state: "State",
+        start: Float[Array, "b obs"],
+        steps: int,
+        actions: Float[Array, "b t act"] | None = None,
+    ) -> None:
         """It has no model."""
 
     def doubt(self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> None:

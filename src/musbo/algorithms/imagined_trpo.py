@@ -109,9 +109,14 @@ class ImaginedTRPO:
         return make_actor(self.explore, state.policy, state.labeler)
 
     def foresee(
-        self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int
+        self,
+        task: Task,
+        state: "State",
+        start: Float[Array, "b obs"],
+        steps: int,
+        actions: Float[Array, "b t act"] | None = None,
     ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
-        return foresee(task, steps, state.policy, state.dynamics, start) if state.dynamics else None
+        return foresee(task, steps, state.policy, state.dynamics, start, actions) if state.dynamics else None
 
     def doubt(
         self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]

@@ -39,8 +39,18 @@ class Method(Protocol):
         """Who collects the next batch."""
         ...
 
-    def foresee(self, task: Task, state: Any, start: Float[Array, "b obs"], steps: int) -> tuple[Any, Any] | None:
-        """The handed-over policy imagined from these states: where it goes, and for how long; None without a model."""
+    def foresee(
+        self,
+        task: Task,
+        state: Any,
+        start: Float[Array, "b obs"],
+        steps: int,
+        actions: Float[Array, "b t act"] | None = None,
+    ) -> tuple[Any, Any] | None:
+        """Imagined from these states: where the policy, or a list of actions, leads, and for how long.
+
+        None for a method without a model.
+        """
         ...
 
     def doubt(self, state: Any, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"] | None:

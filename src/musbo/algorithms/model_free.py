@@ -68,7 +68,14 @@ class ModelFree:
             return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
         return SampleActor(state.policy)
 
-    def foresee(self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int) -> None:
+    def foresee(
+        self,
+        task: Task,
+        state: "State",
+        start: Float[Array, "b obs"],
+        steps: int,
+        actions: Float[Array, "b t act"] | None = None,
+    ) -> None:
         """It has no model."""
 
     def doubt(self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> None:

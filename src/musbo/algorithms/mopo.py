@@ -101,9 +101,14 @@ class MOPO:
         return SampleActor(state.policy)
 
     def foresee(
-        self, task: Task, state: "State", start: Float[Array, "b obs"], steps: int
+        self,
+        task: Task,
+        state: "State",
+        start: Float[Array, "b obs"],
+        steps: int,
+        actions: Float[Array, "b t act"] | None = None,
     ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
-        return foresee(task, steps, state.policy, state.model, start) if state.model else None
+        return foresee(task, steps, state.policy, state.model, start, actions) if state.model else None
 
     def doubt(
         self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]

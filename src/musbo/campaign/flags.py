@@ -94,9 +94,12 @@ def difference(method: Method, base: Method) -> list[str]:
 
 
 def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting by its dotted name."""
+    """Every setting by its dotted name; of a part that comes in kinds, its kind too."""
+    parts = dict(_parts(type(settings)))
     for field in fields(settings):
         value = getattr(settings, field.name)
+        if field.name in parts:
+            yield prefix + field.name, _word(type(value))
         if is_dataclass(value):
             yield from flat(value, f"{prefix}{field.name}.")
         else:

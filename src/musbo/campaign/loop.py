@@ -26,8 +26,8 @@ from musbo.campaign.settings import Campaign, fingerprint, load_task
 from musbo.campaign.store import Store
 from musbo.core import serial
 from musbo.core.errors import UserError
-from musbo.data.batch import Batch, concatenate
-from musbo.data.dataset import assemble
+from musbo.data.batch import Batch, concatenate, rows_of
+from musbo.data.dataset import assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
 from musbo.field import simulate
 from musbo.field.worlds import no_simulator
@@ -276,33 +276,38 @@ class _Field:
     # The policy in the simulator, counted apart
 
     def evaluate(self, d: int) -> None:
+        began = time.monotonic()
+        state = self.load(self.status().trained[d]["state"])
         reason = no_simulator(self.task)
         if reason is not None:
-            payload: dict[str, Any] = {"skipped": reason}
+            batch = self.batches()[-1]
+            unseen = rows_of(batch, split(batch, self.settings.seed, d))
+            payload: dict[str, Any] = {"skipped": reason, **self.foresight(state, unseen, replay=True)}
         else:
-            began = time.monotonic()
-            state = self.load(self.status().trained[d]["state"])
-            seed = evaluation_seed(self.settings)
-            measured = simulate.evaluate(self.task, state.policy, self.settings.episodes, seed)
-            payload = {**describe(measured), **self.foresight(state, measured.batch)}
-            payload["seconds"] = time.monotonic() - began
+            measured = simulate.evaluate(
+                self.task, state.policy, self.settings.episodes, evaluation_seed(self.settings)
+            )
+            payload = {**describe(measured), **self.foresight(state, measured.batch, replay=False)}
+        payload["seconds"] = time.monotonic() - began
         self.ledger.append("evaluated", d, payload)
         self.observe(News("evaluated", d, payload))
 
-    def foresight(self, state: Any, real: Batch) -> dict[str, float]:
-        """How far the imagined course of the policy is from its real one, from the same start states."""
+    def foresight(self, state: Any, real: Batch, replay: bool) -> dict[str, float]:
+        """How far the imagined course of the policy is from its real one, from the same start states.
+
+        Where there is no simulator to see the policy in, the models replay logged actions that they were not fitted on.
+        """
         steps = min(FORESIGHT_STEPS, self.task.episode_steps)
         starts = real.starts()[:FORESIGHT_STARTS]
         lengths = np.minimum(real.lengths()[:FORESIGHT_STARTS], steps)
-        found = self.settings.method.foresee(self.task, state, jnp.asarray(real.obs[starts]), steps)
+        actions = jnp.asarray(_courses(real.act, starts, lengths, steps)) if replay else None
+        found = self.settings.method.foresee(self.task, state, jnp.asarray(real.obs[starts]), steps, actions)
         if found is None:
             return {}
         imagined, imagined_lengths = (np.asarray(part) for part in found)
         if not imagined_lengths.min():  # a model that left the range of numbers at once
             return {}
-        courses = np.zeros_like(imagined)
-        for i, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-            courses[i, :length] = real.next_obs[start : start + length]
+        courses = _courses(real.next_obs, starts, lengths, steps)
         normaliser = state.policy.frame.normaliser
         return trajectories_apart(
             imagined, courses, imagined_lengths, lengths, np.asarray(normaliser.mean), np.asarray(normaliser.std)
@@ -312,6 +317,14 @@ class _Field:
         export(self.folder, self.ledger, self.store)
         self.ledger.append("finished", self.settings.deployments, {})
         self.observe(News("finished", self.settings.deployments, summary(self.folder)))
+
+
+def _courses(column: np.ndarray, starts: np.ndarray, lengths: np.ndarray, steps: int) -> np.ndarray:
+    """Rows [n, ...] as episodes [b, steps, ...], zero behind the end of each."""
+    found = np.zeros((len(starts), steps, *column.shape[1:]), column.dtype)
+    for i, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        found[i, :length] = column[start : start + length]
+    return found
 
 
 def evaluation_seed(settings: Campaign) -> int:

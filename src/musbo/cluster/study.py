@@ -69,7 +69,7 @@ class Study:
             raise UserError(f"there is no preset {self.preset!r}: choose one of {', '.join(PRESETS)}.")
         names = [method.name for method in self.methods]
         for name in names:
-            if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
                 raise UserError(f"a method cannot be called {name!r}: its runs have directories of that name.")
         if len(set(names)) < len(names):
             raise UserError(f"two methods of a study have the same name among {', '.join(names)}.")
@@ -181,7 +181,9 @@ def parse(found: dict[str, Any]) -> Study:
 
 def to_toml(study: Study) -> str:
     """The file that describes it: `parse` reads it back."""
-    algos = [method.name for method in study.methods if method == Variant(method.name, method.name)]
+    # `parse` puts variants behind: what follows one has to be written as one, or the order would change.
+    plain = [method == Variant(method.name, method.name) for method in study.methods]
+    algos = [method.name for i, method in enumerate(study.methods) if all(plain[: i + 1])]
     lines = [f"tasks = {json.dumps(study.tasks)}", f"algos = {json.dumps(algos)}", f"seeds = {list(study.seeds)}"]
     lines += [f"preset = {json.dumps(study.preset)}"] if study.preset else []
     lines += [f"settings = {json.dumps(study.settings)}"] if study.settings else []

@@ -7,7 +7,7 @@ come from outside.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int, Int32
@@ -103,6 +103,11 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
         episode=(np.cumsum(begins) - 1).astype(np.int32),
         step=np.concatenate([batch.step for batch in batches]),
     )
+
+
+def rows_of(batch: Batch, chosen: Bool[np.ndarray, " n"]) -> Batch:
+    """Some rows of a batch; an episode keeps its number and its rows their steps."""
+    return Batch(**{column.name: getattr(batch, column.name)[chosen] for column in fields(Batch)})
 
 
 def _begins(episode: Int32[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:

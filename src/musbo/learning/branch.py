@@ -42,12 +42,17 @@ def branch(
 
 @partial(jax.jit, static_argnames=("task", "steps"))
 def foresee(
-    task: Task, steps: int, policy: GaussianPolicy, model: Stochastic, start: Float[Array, "b obs"]
+    task: Task,
+    steps: int,
+    policy: GaussianPolicy,
+    model: Stochastic,
+    start: Float[Array, "b obs"],
+    actions: Float[Array, "b t act"] | None = None,
 ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
-    """The policy's mean in the means of the elites, dealt out in turn to the trajectories."""
+    """The policy's mean, or the actions given, in the means of the elites, dealt out in turn to the trajectories."""
     dealt = model.elites[jnp.arange(start.shape[0]) % model.elites.shape[0]]
     networks = jax.tree.map(lambda leaf: leaf[dealt], model.members)
-    return path(policy, lambda s, a: mean_step(task, networks, model.scaling, s, a), start, steps)
+    return path(policy, lambda s, a: mean_step(task, networks, model.scaling, s, a), start, steps, actions)
 
 
 @partial(jax.jit, static_argnames=("task", "horizon", "branches", "penalty"))

@@ -99,27 +99,45 @@ Move = Callable[[Float[Array, "b obs"], Float[Array, "b act"]], tuple[Array, Arr
 
 
 def path(
-    policy: Callable[[Array], Array], move: Move, start: Float[Array, "b obs"], steps: int
+    policy: Callable[[Array], Array],
+    move: Move,
+    start: Float[Array, "b obs"],
+    steps: int,
+    actions: Float[Array, "b t act"] | None,
 ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
-    """The states that a deterministic policy is imagined to pass through, and how many of them there are."""
+    """The states that a deterministic policy is imagined to pass through, and how many of them there are.
 
-    def one_step(carry: tuple, _: None) -> tuple:
+    With `actions`, these are taken instead, whatever is seen: an open-loop replay.
+    """
+
+    def one_step(carry: tuple, given: Array | None) -> tuple:
         obs, alive = carry
-        next_obs, _reward, live, terminated = survive(obs, alive, *move(obs, policy(obs)))
+        act = policy(obs) if given is None else given
+        next_obs, _reward, live, terminated = survive(obs, alive, *move(obs, act))
         return (next_obs, live & ~terminated), (next_obs, live)
 
-    _, (states, live) = jax.lax.scan(one_step, (start, jnp.ones(start.shape[0], bool)), None, length=steps)
+    given = None if actions is None else actions.swapaxes(0, 1)
+    _, (states, live) = jax.lax.scan(one_step, (start, jnp.ones(start.shape[0], bool)), given, length=steps)
     return states.swapaxes(0, 1), jnp.sum(live, axis=0, dtype=jnp.int32)
 
 
 @partial(jax.jit, static_argnames=("task", "steps"))
 def foresee(
-    task: Task, steps: int, policy: Policy, model: Dynamics, start: Float[Array, "b obs"]
+    task: Task,
+    steps: int,
+    policy: Policy,
+    model: Dynamics,
+    start: Float[Array, "b obs"],
+    actions: Float[Array, "b t act"] | None = None,
 ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
-    """The policy's mean in M, with its members dealt out in turn to the trajectories."""
+    """The policy's mean, or the actions given, in M, with its members dealt out in turn to the trajectories."""
     dealt = jnp.arange(start.shape[0]) % count(model.members)
     networks = jax.tree.map(lambda leaf: leaf[dealt], model.members)
-    return path(policy, lambda s, a: jax.vmap(partial(_step, task, model.scaling))(networks, s, a), start, steps)
+
+    def move(s: Array, a: Array) -> tuple[Array, Array, Array]:
+        return jax.vmap(partial(_step, task, model.scaling))(networks, s, a)
+
+    return path(policy, move, start, steps, actions)
 
 
 def _step(task: Task, scaling: Scaling, network: MLP, obs: Array, act: Array) -> tuple[Array, Array, Array]:

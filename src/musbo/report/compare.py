@@ -14,7 +14,7 @@ from musbo.report.words import imagined_per_step, real_per_step
 SEED = 0  # of the bootstrap: the same runs give the same page
 DIAGNOSTICS = {
     "novelty": ("batch", "novelty of the batch"),
-    "dynamics_error": ("trained", "model error, of the variance"),
+    "dynamics_error": ("trained", "model error, squared, standardised, summed"),
     "energy_distance": ("evaluated", "energy distance, imagined to real"),
     "trajectory_mse": ("evaluated", "trajectory error, standardised"),
     "rank_correlation": ("trained", "doubt against error, rank correlation"),
@@ -70,15 +70,21 @@ def diagnostic(runs: Sequence[Run], name: str) -> np.ndarray:
 def random_level(material: Material, group: Group) -> float | None:
     """The mean return of the first batches, where these were random."""
     first = [run.summary["per_deployment"][0]["batch"] for run in material.runs if run.group == group]
-    known = [batch["batch_return"] for batch in first if not batch.get("source")]
+    known = [batch["batch_return"] for batch in first if not batch.get("source") and batch["batch_return"] is not None]
     return float(np.mean(known)) if known else None
 
 
 def finals(material: Material, group: Group) -> dict[str, list[Run]]:
     """The methods that have finished runs with a final return, and these runs."""
-    found = {method: material.of(group, method) for method in material.methods(group)}
+    found = {method: material.finished(group, method) for method in material.methods(group)}
     scored = {m: [run for run in runs if run.summary["final_return"] is not None] for m, runs in found.items()}
     return {method: runs for method, runs in scored.items() if runs}
+
+
+def unscored(material: Material, group: Group) -> list[Run]:
+    """Finished runs without a final return: there was no simulator, or the return was no number."""
+    every = [run for method in material.methods(group) for run in material.finished(group, method)]
+    return [run for run in every if run.summary["final_return"] is None]
 
 
 def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
@@ -88,7 +94,7 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
         return []
     final = {m: np.array([run.summary["final_return"] for run in runs]) for m, runs in scored.items()}
     low, best = random_level(material, group), max(values.mean() for values in final.values())
-    goal = None if low is None else (low + best) / 2
+    goal = None if low is None or best <= low else (low + best) / 2
     reference = next(iter(scored))
     rows = []
     for method, runs in scored.items():
@@ -134,20 +140,20 @@ class Overall:
 
     rows: list[dict[str, Any]]
     profiles: dict[str, statistics.Profile]
+    left_out: list[Group]
+    """No method is above random actions there, or the first batch was not random: there is no such line."""
 
 
 def overall(material: Material) -> Overall | None:
-    """None with fewer than two methods, tasks or budgets: then there is nothing to put together.
-
-    A task on which no method is above random actions has no such line and is left out; `tasks` says how many are in.
-    """
+    """None with fewer than two methods, tasks or budgets: then there is nothing to put together."""
     scores: dict[str, list[np.ndarray]] = {}
-    count = 0
+    count, left_out = 0, []
     for group in material.groups:
         low = random_level(material, group)
         scored = {m: np.array([r.summary["final_return"] for r in runs]) for m, runs in finals(material, group).items()}
         best = max((float(values.mean()) for values in scored.values()), default=-np.inf)
         if low is None or best <= low:
+            left_out.append(group)
             continue
         count += 1
         for method, values in scored.items():
@@ -164,7 +170,8 @@ def overall(material: Material) -> Overall | None:
     for method, each in scores.items():
         iqm = statistics.interval(statistics.interquartile_mean, each, seed=SEED)
         row: dict[str, Any] = {
-            "method": method, "tasks": len(each), "runs": sum(map(len, each)), "mean": float(statistics.mean(each)),
+            "method": method, "tasks": len(each), "runs": sum(map(len, each)),
+            "most": max(map(len, each)), "mean": float(statistics.mean(each)),
             "iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high, "better": None, "better_low": None,
             "better_high": None,
         }  # fmt: skip
@@ -173,13 +180,13 @@ def overall(material: Material) -> Overall | None:
             row |= {"better": p.value, "better_low": p.low, "better_high": p.high}
         rows.append(row)
         profiles[method] = statistics.performance_profile(each, tau, seed=SEED)
-    return Overall(rows, profiles)
+    return Overall(rows, profiles, left_out)
 
 
 def run_rows(material: Material) -> list[dict[str, Any]]:
     """Every run with everything of every deployment: the data behind the page."""
     return [
-        {"task": run.settings.task, "budget": f"{run.group.deployments} x {run.group.batch:,}", "method": run.method,
+        {"task": run.task, "budget": f"{run.group.deployments} x {run.group.batch:,}", "method": run.method,
          "seed": run.seed, "finished": run.finished} | flat(row)
         for run in material.runs
         for row in deployments(run.summary)

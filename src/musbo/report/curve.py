@@ -64,14 +64,15 @@ def tidy(axes: Any, data: list[Row]) -> None:
 
 def plot_returns(axes: Any, data: list[Row], random_first: bool) -> None:
     axes.set_ylabel("return per episode", color=INK)
-    if random_first:
+    if random_first and data[0]["batch_return"] is not None:
         level = data[0]["batch_return"]
         axes.axhline(level, color=GREY, linestyle=":", linewidth=1.2)
         axes.annotate(
             "random actions", (1, level), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
             ha="right", va="bottom", color=GREY,
         )  # fmt: skip
-    days, batch = [row["deployment"] for row in data], [row["batch_return"] for row in data]
+    known = [row for row in data if row["batch_return"] is not None]
+    days, batch = [row["deployment"] for row in known], [row["batch_return"] for row in known]
     axes.plot(days, batch, color=ORANGE, marker="s", markersize=4, linestyle="--", linewidth=1.2, label="batch")
     scored = [row for row in data if row["return"] is not None]
     if scored:

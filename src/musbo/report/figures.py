@@ -2,7 +2,7 @@
 SVG the colours of its own theme."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -71,15 +71,17 @@ def keep(drawing: Any, name: str, title: str) -> Figure:
 
 def _legend(axes: Any, n: int) -> None:
     if n > 1:
+        handles, labels = axes.get_legend_handles_labels()
+        columns = max(1, min(3, 56 // (max(map(len, labels)) + 6)))
         width, height = SIZE
-        axes.figure.set_size_inches(width, height + 0.2 * ((n - 1) // 3))  # rows of names take nothing from the axes
-        axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+        axes.figure.set_size_inches(width, height + 0.2 * ((n - 1) // columns))  # names take nothing from the axes
+        axes.figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def _whole_numbers(axes: Any, deployments: int) -> None:
     axes.set_xlabel("deployment")
     step = max(1, deployments // 10)
-    axes.set_xticks(range(step if step > 1 else 1, deployments + 1, step))
+    axes.set_xticks(range(step, deployments + 1, step))
     axes.set_xlim(0.7, deployments + 0.3)
 
 
@@ -114,8 +116,13 @@ def curves(material: Material, group: Group) -> Figure | None:
         axes.set_ylabel("return per episode")
         _whole_numbers(axes, group.deployments)
         _legend(axes, drawn)
-        title = f"Return on {group.title}: mean over seeds, its 95 % bootstrap interval, and every seed as a thin line."
+        title = f"Return on {group.title}{_what_the_band_is(scored.values())}."
         return keep(drawing, f"curves-{group.slug}", title)
+
+
+def _what_the_band_is(runs: Iterable[Sequence[Run]]) -> str:
+    several = max(map(len, runs)) > 1
+    return ": mean over seeds, its 95 % bootstrap interval, and every seed as a thin line" if several else ""
 
 
 def final_returns(material: Material, group: Group) -> Figure | None:
@@ -143,7 +150,8 @@ def diagnostics(material: Material, group: Group) -> list[Figure]:
     """One small figure for each thing that is measured besides return."""
     found = []
     for name, (_, label) in compare.DIAGNOSTICS.items():
-        values = {m: compare.diagnostic(material.of(group, m), name) for m in material.methods(group)}
+        runs = {m: comparable(material, group, m) for m in material.methods(group)}
+        values = {method: compare.diagnostic(each, name) for method, each in runs.items()}
         with canvas() as (drawing, axes):
             drawn = _bands(axes, values, material.order)
             if not drawn:
@@ -153,9 +161,16 @@ def diagnostics(material: Material, group: Group) -> list[Figure]:
                 axes.set_yscale("log")
             _whole_numbers(axes, group.deployments)
             _legend(axes, drawn)
-            title = f"{label[0].upper()}{label[1:]} on {group.title}."
+            title = f"{label[0].upper()}{label[1:]}, on {group.title}{_what_the_band_is(runs.values())}."
+            if name == "dynamics_error" and "mopo" in {each[0].settings.algo for each in runs.values() if each}:
+                title += " MOPO's counts the error of its learned reward too."
             found.append(keep(drawing, f"{name.replace('_', '-')}-{group.slug}", title))
     return found
+
+
+def comparable(material: Material, group: Group, method: str) -> list[Run]:
+    """Finished runs; where there is none, the one that is under way."""
+    return material.finished(group, method) or material.of(group, method)[:1]
 
 
 def _wide(axes: Any) -> bool:
@@ -197,7 +212,7 @@ def aggregate(found: compare.Overall, order: dict[str, int]) -> Figure:
 def one_curve(run: Run) -> Figure | None:
     """What the run of one seed is worth, after each deployment."""
     data = tables.rows(run.summary)
-    if all(row["return"] is None for row in data):
+    if all(row["return"] is None and row["batch_return"] is None for row in data):
         return None
     with canvas() as (drawing, axes):
         curve.plot_returns(axes, data, random_first=not run.summary["per_deployment"][0]["batch"].get("source"))
@@ -216,9 +231,14 @@ def promised(run: Run) -> Figure | None:
         return keep(drawing, "imagined", "Reward per step that imagination promised of each policy, and the real one.")
 
 
+def _known(row: dict[str, Any], name: str) -> bool:
+    """A list of numbers, none of which was lost on the way (what is not finite is not written down)."""
+    return bool(row.get(name)) and None not in row[name]
+
+
 def quantiles_over_training(metrics: Sequence[dict[str, Any]]) -> Figure | None:
     """U through all updates of all deployments, one after the other."""
-    rows = [row for row in metrics if row["stage"] == "improve" and row.get("U")]
+    rows = [row for row in metrics if row["stage"] == "improve" and _known(row, "U")]
     if not rows:
         return None
     with canvas() as (drawing, axes):
@@ -230,7 +250,7 @@ def quantiles_over_training(metrics: Sequence[dict[str, Any]]) -> Figure | None:
         for i in starts:
             axes.axvline(i + 1, color=GREY, linewidth=0.7, linestyle=":")
         axes.set_xticks([i + 1 for i in starts], [str(rows[i]["deployment"]) for i in starts])
-        axes.set_xlabel("updates, from the beginning of each deployment")
+        axes.set_xlabel("updates, with the number of each deployment at its first")
         axes.set_ylabel("U")
         _legend(axes, 2)
         return keep(drawing, "coefficient", "The uncertainty coefficient U of imagined steps over all updates.")
@@ -238,7 +258,7 @@ def quantiles_over_training(metrics: Sequence[dict[str, Any]]) -> Figure | None:
 
 def exploration(run: Run) -> Figure | None:
     """zeta of the batches that sought."""
-    items = [item for item in run.summary["per_deployment"] if item["batch"].get("zeta")]
+    items = [item for item in run.summary["per_deployment"] if _known(item["batch"], "zeta")]
     if not items:
         return None
     with canvas() as (drawing, axes):
@@ -254,7 +274,8 @@ def exploration(run: Run) -> Figure | None:
 
 def reliability(run: Run) -> Figure | None:
     """Does doubt go with error? In ten groups of held-out steps, for the first and the last deployment."""
-    items = [item for item in run.summary["per_deployment"] if item["trained"].get("reliability_doubt")]
+    items = [item for item in run.summary["per_deployment"] if _known(item["trained"], "reliability_doubt")]
+    items = [item for item in items if _known(item["trained"], "reliability_error")]
     if not items:
         return None
     with canvas() as (drawing, axes):

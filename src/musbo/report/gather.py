@@ -1,7 +1,8 @@
 """The runs that a report is about: campaigns, and the cells of studies."""
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,17 @@ class Group:
     """Task and budget: what methods are compared on."""
 
     task: str
+    """As it is called on the page, in file names too: no two tasks have the same name."""
     deployments: int
     batch: int
 
     @property
     def title(self) -> str:
-        return f"{short(self.task)}, {self.deployments} x {self.batch:,}"
+        return f"{self.task}, {self.deployments} x {self.batch:,}"
 
     @property
     def slug(self) -> str:
-        return f"{short(self.task)}-{self.deployments}x{self.batch}"
+        return f"{self.task}-{self.deployments}x{self.batch}"
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,12 @@ class Run:
     method: str
     settings: Campaign
     summary: dict[str, Any]
+    task: str
+    """Its name on the page."""
 
     @property
     def group(self) -> Group:
-        return Group(self.settings.task, self.settings.deployments, self.settings.batch)
+        return Group(self.task, self.settings.deployments, self.settings.batch)
 
     @property
     def seed(self) -> int:
@@ -65,22 +69,34 @@ class Material:
 
     @property
     def order(self) -> dict[str, int]:
-        """Every method of the page and its place, which gives it the same colour in all figures."""
-        return {method: i for i, method in enumerate(dict.fromkeys(run.method for run in self.runs))}
+        """Every method of the page and its place: as the studies name them, whichever runs are there."""
+        named = [method.name for _, study in self.studies for method in study.methods]
+        return {method: i for i, method in enumerate(dict.fromkeys([*named, *(run.method for run in self.runs)]))}
 
     def methods(self, group: Group) -> list[str]:
-        """In the order in which they were given."""
-        return list(dict.fromkeys(run.method for run in self.runs if run.group == group))
+        """The first one is what the others are compared with."""
+        return sorted({run.method for run in self.runs if run.group == group}, key=self.order.__getitem__)
 
     def of(self, group: Group, method: str) -> list[Run]:
-        """The finished runs, by seed: an unfinished one has no final policy to compare."""
-        found = [r for r in self.runs if (r.group, r.method) == (group, method) and r.finished and r.summary["returns"]]
+        """By seed."""
+        found = [run for run in self.runs if (run.group, run.method) == (group, method)]
         return sorted(found, key=lambda run: run.seed)
 
+    def finished(self, group: Group, method: str) -> list[Run]:
+        """An unfinished run has no final policy to compare."""
+        return [run for run in self.of(group, method) if run.finished]
 
-def short(task: str) -> str:
-    """`/somewhere/file.py:NAME` is NAME; `<name>`, an object of a Python program, is name."""
-    return task.rpartition(":")[2].strip("<>")
+
+def names(tasks: Iterable[str]) -> dict[str, str]:
+    """A short name for every task: of `/somewhere/file.py:NAME` NAME, and more of it where that is not enough."""
+    found: dict[str, str] = {}
+    for task in dict.fromkeys(tasks):
+        place, _, own = task.rpartition(":")
+        wanted = [own, f"{Path(place).stem}.{own}" if place else own]
+        wanted = [re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "task" for name in wanted]
+        wanted += [f"{wanted[-1]}-{n}" for n in range(2, len(found) + 3)]
+        found[task] = next(name for name in wanted if name not in found.values())
+    return found
 
 
 def gather(folders: Iterable[Path]) -> Material:
@@ -96,9 +112,11 @@ def gather(folders: Iterable[Path]) -> Material:
                 runs += [found] if found else []
                 missing += [] if found and found.finished else [(cell, state)]
         elif (folder / LEDGER).exists():
-            runs.append(_run(folder, None))
+            runs.append(_run(folder))
         else:
             raise UserError(f"{folder} holds neither a run nor a study: it has no {LEDGER} and no {RECORD}.")
+    known = names(run.settings.task for run in runs)
+    runs = [replace(run, task=known[run.settings.task]) for run in runs]
     _require_different(runs)
     if not any(run.summary["per_deployment"] for run in runs):
         raise UserError("there is nothing to report yet: no run has a batch.")
@@ -110,16 +128,16 @@ def _cell(out: Path, cell: Cell) -> tuple[Run | None, str]:
     if not (folder / LEDGER).exists():
         return None, "not begun"
     try:
-        found = _run(folder, cell.method.name)
+        found = replace(_run(folder), method=cell.method.name)
     except UserError as error:  # one damaged cell does not take the page away from the others
         return None, str(error)
     done = len(found.summary["returns"])
     return found, "finished" if found.finished else f"unfinished, {done} of {cell.deployments} deployments"
 
 
-def _run(folder: Path, method: str | None) -> Run:
+def _run(folder: Path) -> Run:
     settings = open_settings(folder)
-    return Run(folder, method or settings.algo, settings, summary(folder))
+    return Run(folder, settings.algo, settings, summary(folder), settings.task)
 
 
 def _require_different(runs: Sequence[Run]) -> None:

@@ -1,7 +1,6 @@
 """One self-contained page about a run or a study, with its figures and tables as files beside it."""
 
 import re
-from collections.abc import Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -12,14 +11,14 @@ from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
 from musbo.report import figures
 from musbo.report.figures import Figure
-from musbo.report.gather import gather
-from musbo.report.sections import Section, sections, subtitle, title
+from musbo.report.gather import Material
+from musbo.report.sections import sections, subtitle, title
 from musbo.report.tabular import to_csv, to_latex
 
 
-def write(folders: Sequence[Path], out: Path, film: bool = True) -> dict[str, Any]:
+def write(material: Material, out: Path, film: bool = True) -> dict[str, Any]:
     """Everything into `out`; returns where it went."""
-    material = gather(folders)
+    template = _template()  # what is missing is said before anything is drawn
     parts = list(sections(material, film))
     try:
         for name in ("figures", "tables"):
@@ -40,25 +39,27 @@ def write(folders: Sequence[Path], out: Path, film: bool = True) -> dict[str, An
             put("tables", f"{table.name}.csv", to_csv(table))
             if table.heads:
                 put("tables", f"{table.name}.tex", to_latex(table))
-    write_whole(out / "index.html", render(title(material), subtitle(material), parts).encode())
+    for kind in ("figures", "tables"):
+        for old in (out / kind).iterdir():  # of an earlier report, when there was more or less to say
+            if old.suffix in (".svg", ".png", ".csv", ".tex") and str(old) not in written[kind]:
+                old.unlink()
+    write_whole(
+        out / "index.html",
+        template.render(
+            title=title(material), subtitle=subtitle(material), sections=parts, version=__version__
+        ).encode(),
+    )
     return written
 
 
-def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+def _template() -> Any:
     try:
         import jinja2
     except ImportError as error:
         raise UserError("a report needs matplotlib and jinja2: pip install 'musbo[report]'.") from error
     world = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    world.globals |= {"inline": lambda figure: _markup(inline(figure))}
-    template = world.from_string((resources.files("musbo.report") / "page.html").read_text())
-    return template.render(title=title, subtitle=subtitle, sections=sections, version=__version__)
-
-
-def _markup(text: str) -> Any:
-    import markupsafe
-
-    return markupsafe.Markup(text)  # our own drawing, which is no user's text: names in it are escaped by matplotlib
+    world.globals |= {"inline": inline}
+    return world.from_string((resources.files("musbo.report") / "page.html").read_text())
 
 
 def inline(figure: Figure) -> str:

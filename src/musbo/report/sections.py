@@ -12,13 +12,13 @@ import numpy as np
 
 from musbo.algorithms import recipes
 from musbo.campaign import api, flags
-from musbo.campaign.folders import LEDGER
+from musbo.campaign.folders import LEDGER, read_status
 from musbo.campaign.ledger import Ledger
 from musbo.cluster.study import to_toml
 from musbo.core.errors import UserError
 from musbo.report import compare, figures, tables
 from musbo.report.figures import Figure
-from musbo.report.gather import Group, Material, Run, short
+from musbo.report.gather import Group, Material, Run
 from musbo.report.insight import Doubts, doubts
 from musbo.report.tabular import Columns, Sheet, sheet
 from musbo.report.words import count, duration, number
@@ -48,8 +48,8 @@ class Section:
 def title(material: Material) -> str:
     if len(material.runs) == 1 and not material.studies:
         run = material.runs[0]
-        return f"{run.method} on {short(run.settings.task)}"
-    names = [path.resolve().name for path, _ in material.studies]
+        return f"{run.method} on {run.task}"
+    names = list(dict.fromkeys(path.resolve().name for path, _ in material.studies))
     return " and ".join(names) if names else "A comparison"
 
 
@@ -62,21 +62,21 @@ def subtitle(material: Material) -> str:
         )
     done = sum(run.finished for run in material.runs)
     methods = {run.method for run in material.runs} | {cell.method.name for cell, _ in material.missing}
-    groups = {group.title for group in material.groups}
-    text = f"{count(len(methods), 'method')} on {'; '.join(sorted(groups))}: {count(done, 'finished run')}"
+    groups = "; ".join(group.title for group in material.groups)
+    text = f"{count(len(methods), 'method')} on {groups}: {count(done, 'finished run')}"
     return text + (f", {len(material.missing)} missing" if material.missing else "")
 
 
 def sections(material: Material, film: bool) -> Iterator[Section]:
     alone = len(material.runs) == 1 and not material.studies
     if alone:
-        yield _result(material, material.runs[0])
+        yield _result(material.runs[0])
     else:
         together = compare.overall(material)
         if together:
             yield _together(together, material.order)
         for group in material.groups:
-            yield _comparison(material, group, together is not None)
+            yield _comparison(material, group)
     for group in material.groups:
         section = Section(f"Diagnostics: {group.title}" if len(material.groups) > 1 else "Diagnostics")
         section.figures = figures.diagnostics(material, group)
@@ -84,37 +84,32 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
             section.figures += _inner_figures(material.runs[0])
         if section.figures:
             yield section
-    shown = [material.runs[0]] if alone else _first_of_each_task(material)
-    for run in shown:
-        yield from _uncertainty(run, alone)
+    for group in material.groups:
+        yield from _uncertainty(_in_order(material, group))
     if film:
-        for run in shown:
-            yield _film(run)
+        for group in material.groups:
+            yield from map(_film, _in_order(material, group)[:1])
     if not alone:
         yield _every_run(material)
     yield _settings(material)
     yield _redo(material)
 
 
-def _first_of_each_task(material: Material) -> list[Run]:
-    """The first method's first seed on every task: chosen by order, not by result."""
-    found: dict[str, Run] = {}
-    for group in material.groups:
-        for method in material.methods(group):
-            for run in material.of(group, method):
-                found.setdefault(run.settings.task, run)
-    return list(found.values())
+def _in_order(material: Material, group: Group) -> list[Run]:
+    """Method by method, seed by seed: what is shown of one run is chosen by this order, and not by its result."""
+    return [run for method in material.methods(group) for run in figures.comparable(material, group, method)]
 
 
-def _result(material: Material, run: Run) -> Section:
+def _result(run: Run) -> Section:
     summary = run.summary
-    last = summary["per_deployment"][-1]["evaluated"]
+    scored = [item["evaluated"] for item in summary["per_deployment"] if item["evaluated"].get("return") is not None]
     section = Section("Result")
     if not run.finished:
         section.words = f"This run is not finished: {summary['deployments']} of {run.settings.deployments} batches."
-    final = "-" if last.get("return") is None else f"{number(last['return'])} ± {number(last['spread'])}"
+    final = f"{number(scored[-1]['return'])} ± {number(scored[-1]['spread'])}" if scored else "-"
+    said = "return of the last policy, mean ± deviation over episodes" if scored else "no simulator, so no return"
     section.facts = [
-        ("final return", final), ("transitions", f"{summary['transitions']:,}"),
+        (said, final), ("transitions", f"{summary['transitions']:,}"),
         ("deployments", f"{summary['deployments']} of {run.settings.deployments}"),
         ("time", duration(summary["seconds"])),
     ]  # fmt: skip
@@ -139,6 +134,10 @@ def interval_text(low: float | None, high: float | None, runs: int) -> str:
     return "-" if low is None or high is None or runs < 2 else f"{number(low)} to {number(high)}"
 
 
+def signed(value: float) -> str:
+    return ("+" if value > 0 else "") + number(value)
+
+
 COMPARISON: Columns = {
     "method": lambda row: row["method"],
     "runs": lambda row: str(row["runs"]),
@@ -149,21 +148,21 @@ COMPARISON: Columns = {
     "95 % interval": lambda row: interval_text(row["iqm_low"], row["iqm_high"], row["runs"]),
     "mean over deployments": lambda row: number(row["area"]),
     "half-way after": lambda row: _needed(row),
-    "minus first": lambda row: "-" if row["difference"] is None else f"{row['difference']:+.4g}",
+    "minus first": lambda row: "-" if row["difference"] is None else signed(row["difference"]),
     "its interval": lambda row: interval_text(row["difference_low"], row["difference_high"], row["pairs"]),
     "better than first": lambda row: "-" if row["better"] is None else f"{row['better']:.0%}",
     "time": lambda row: duration(row["hours"] * 3600),
 }
 TOGETHER: Columns = {
     "method": lambda row: row["method"],
-    "tasks": lambda row: str(row["tasks"]),
+    "tasks and budgets": lambda row: str(row["tasks"]),
     "runs": lambda row: str(row["runs"]),
     "IQM": lambda row: f"{row['iqm']:.3f}",
-    "95 % interval": lambda row: f"{row['iqm_low']:.3f} to {row['iqm_high']:.3f}",
+    "95 % interval": lambda row: f"{row['iqm_low']:.3f} to {row['iqm_high']:.3f}" if row["most"] > 1 else "-",
     "mean": lambda row: f"{row['mean']:.3f}",
     "better than first": lambda row: "-" if row["better"] is None else f"{row['better']:.0%}",
     "its interval": lambda row: (
-        "-" if row["better"] is None else f"{row['better_low']:.0%} to {row['better_high']:.0%}"
+        f"{row['better_low']:.0%} to {row['better_high']:.0%}" if row["better"] is not None and row["most"] > 1 else "-"
     ),
 }
 
@@ -175,13 +174,17 @@ def _needed(row: dict[str, Any]) -> str:
     return f"{needed} ({row['reached']} of {row['runs']})"
 
 
-def _comparison(material: Material, group: Group, several: bool) -> Section:
-    section = Section(f"Return: {group.title}" if several else f"Return on {group.title}")
+def _comparison(material: Material, group: Group) -> Section:
+    section = Section(f"Return: {group.title}")
+    lost = compare.unscored(material, group)
+    if lost:
+        section.words = f"Without a final return, and not in what follows: {', '.join(map(_named, lost))}"
+        section.words += " (no simulator to evaluate in, or a return that was no number)."
     drawn = (figures.curves(material, group), figures.final_returns(material, group))
     section.figures = [figure for figure in drawn if figure]
     rows = compare.method_rows(material, group)
     if not rows:
-        section.words = "No run has finished yet."
+        section.words = section.words or "No run has finished yet."
         return section
     goal = rows[0]["goal"]
     note = f"The final return is the mean ± deviation over seeds. Differences are to {rows[0]['method']}, seed by seed"
@@ -210,6 +213,7 @@ def _per_deployment(material: Material, group: Group) -> Sheet:
 
     def cell(row: dict[str, Any], d: int) -> str:
         spread = row.get(f"deviation_{d}")
+        spread = None if spread is None or np.isnan(spread) else spread
         return number(row.get(f"mean_{d}")) + ("" if spread is None else f" ± {number(spread)}")
 
     columns: Columns = {"method": lambda row: row["method"]}
@@ -221,8 +225,11 @@ def _together(found: compare.Overall, order: dict[str, int]) -> Section:
     section = Section("All tasks together")
     section.words = (
         "Scores are normalised: random actions are 0, the best method's mean final return is 1 on each task. "
-        "The scale is relative to the methods on this page. Only methods that ran on every task are here."
+        "The scale is relative to the methods on this page. Only methods that ran on all of these are here."
     )
+    if found.left_out:
+        left_out = "; ".join(group.title for group in found.left_out)
+        section.words += f" Left out, because no method is above random actions or these are not known: {left_out}."
     section.figures = [figures.aggregate(found, order), figures.profiles(found, order)]
     section.sheets = [sheet("all-tasks", "All tasks", found.rows, TOGETHER)]
     return section
@@ -235,23 +242,30 @@ def _inner_figures(run: Run) -> list[Figure]:
     return [figure for figure in drawn if figure]
 
 
-def _uncertainty(run: Run, alone: bool) -> Iterator[Section]:
-    task = short(run.settings.task)
-    title = "Where the policy is uncertain" + ("" if alone else f": {task}")
-    try:
-        found = doubts(run.folder)
-    except UserError as error:
-        yield Section(title, f"Not shown: {error}")
-        return
-    if found is None:
-        return
-    section = Section(title, f"The batch of deployment {found.deployment} of {_named(run)}, seen by the last model.")
-    section.figures = [figures.uncertain_places(found, task), figures.uncertain_times(found, task)]
-    section.sheets = [_typical(found, task)]
-    yield section
+def _uncertainty(runs: list[Run]) -> Iterator[Section]:
+    """Of the first run whose method has a model."""
+    for run in runs:
+        section = Section(f"Where the policy is uncertain: {run.group.title}")
+        try:
+            found = doubts(run.folder)
+        except UserError as error:
+            section.words = f"Not shown: {error}"
+            yield section
+            return
+        if found is not None:
+            section.words = (
+                f"The states that {_named(run)}, met in deployment {found.deployment}, and how unsure the model is of "
+                "what follows each. That batch was collected before the last training, and is part of its data."
+            )
+            section.figures = [
+                figures.uncertain_places(found, run.group.slug), figures.uncertain_times(found, run.group.slug)
+            ]  # fmt: skip
+            section.sheets = [_typical(found, run.group.slug)]
+            yield section
+            return
 
 
-def _typical(found: Doubts, task: str) -> Sheet:
+def _typical(found: Doubts, slug: str) -> Sheet:
     order = np.argsort(-np.abs(found.typical))[:8]
     rows = [{"observation": int(i), "deviations": float(found.typical[i])} for i in order]
     columns: Columns = {
@@ -259,7 +273,7 @@ def _typical(found: Doubts, task: str) -> Sheet:
         "deviations from the mean": lambda row: f"{row['deviations']:+.2f}",
     }
     note = "The mean over the most doubtful tenth of the steps, in deviations of the whole batch; the largest eight."
-    return sheet(f"uncertain-{task}", "What is special about the doubtful states", rows, columns, note)
+    return sheet(f"uncertain-{slug}", "What is special about the doubtful states", rows, columns, note)
 
 
 def _named(run: Run) -> str:
@@ -267,7 +281,7 @@ def _named(run: Run) -> str:
 
 
 def _film(run: Run) -> Section:
-    section = Section(f"The final policy at work: {short(run.settings.task)}")
+    section = Section(f"The final policy at work: {run.group.title}")
     try:
         frames = list(api.film(run.folder, steps=FILM_STEPS))
     except UserError as error:
@@ -291,7 +305,7 @@ def _png(frame: np.ndarray) -> str:
 def _every_run(material: Material) -> Section:
     section = Section("Every run")
     rows = [
-        {"task": short(run.settings.task), "budget": f"{run.group.deployments} x {run.group.batch:,}",
+        {"task": run.task, "budget": f"{run.group.deployments} x {run.group.batch:,}",
          "method": run.method, "seed": run.seed, "final_return": run.summary["final_return"],
          "finished": run.finished, "seconds": run.summary["seconds"], "policy_sha256": run.summary["policy_sha256"]}
         for run in material.runs
@@ -338,7 +352,7 @@ def _settings(material: Material) -> Section:
         )
     elif len(material.groups) > 1:
         section.words = f"As on {material.groups[0].title}; presets differ between tasks."
-    section.sheets = [sheet("settings", "Settings", rows, columns)]
+    section.sheets = [sheet("settings", "Settings", rows, columns)] if rows else []
     return section
 
 
@@ -353,27 +367,42 @@ def _redo(material: Material) -> Section:
         text = ", ".join(f"{name} {value}" for name, value in run.summary["versions"].items())
         seen[text] = seen.get(text, 0) + 1
     section.code = [(f"made with ({count(n, 'run')})", text) for text, n in seen.items()]
-    inside = set()
-    for path, study in material.studies:
+    for i, (path, study) in enumerate(material.studies):
         name = path.resolve().name
-        inside |= {path.resolve() / run.folder.name for run in material.runs if run.folder.parent == path}
+        name += f"-{i + 1}" if name in [other.resolve().name for other, _ in material.studies[:i]] else ""
         section.code.append((f"{name}.toml", to_toml(study)))
-        section.code.append(("the study", f"musbo study {name}.toml --out studies/{shlex.quote(name)}"))
-    alone = [run for run in material.runs if run.folder.resolve() not in inside]
+        section.code.append(("the study", shlex.join(["musbo", "study", f"{name}.toml", "--out", f"studies/{name}"])))
+    inside = [path for path, _ in material.studies]
+    alone = [run for run in material.runs if run.folder.parent not in inside]
     if alone:
         section.code.append(("the runs" if len(alone) > 1 else "the run", "\n".join(map(command, alone))))
     return section
 
 
 def command(run: Run) -> str:
-    """The words that would begin this run again."""
+    """The words that would begin this run again, or a sentence where no words can."""
     own = run.settings
+    created = read_status(run.folder).settings
+    assert created is not None
+    data = [item["source"] for item in created["data"]]
+    preset: Any = own.preset
+    try:
+        base = recipes.settings(own.algo, preset, own.task)
+    except UserError:
+        base = None
+    if own.task.startswith("<") or type(base) is not type(own.method) or not all(map(_is_a_file, data)):
+        return (
+            f"# {run.folder.name}: made from Python, with objects that have no name on a command line; see its settings"
+        )
+    assert base is not None
     words = [
         "musbo", "run", own.task, "--algo", own.algo, "--preset", own.preset, "--seed", own.seed,
         "--deployments", own.deployments, "--batch", own.batch, "--episodes", own.episodes,
+        *(["--data", *data] if data else []), *flags.difference(own.method, base),
     ]  # fmt: skip
-    sources = [item["batch"].get("source") for item in run.summary["per_deployment"]]
-    words += ["--data", *(source for source in sources if source)] if any(sources) else []
-    preset: Any = own.preset
-    words += flags.difference(own.method, recipes.settings(own.algo, preset, own.task))
     return shlex.join(map(str, words))
+
+
+def _is_a_file(source: str) -> bool:
+    """Batches that a Python program gave are called data[0] and so on."""
+    return not re.fullmatch(r"data\[\d+\]", source)

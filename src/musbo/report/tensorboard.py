@@ -9,7 +9,7 @@ from musbo.campaign.folders import LEDGER
 from musbo.campaign.ledger import Ledger
 from musbo.core.errors import UserError
 from musbo.report.compare import flat
-from musbo.report.gather import Run, gather
+from musbo.report.gather import Run
 from musbo.report.tables import rows
 
 
@@ -18,12 +18,12 @@ def require() -> None:
         raise UserError("logs for TensorBoard need the package tensorboardX: pip install 'musbo[tensorboard]'.")
 
 
-def write(folders: Sequence[Path], out: Path) -> str:
+def write(runs: Sequence[Run], out: Path) -> str:
     """A directory per run; what an earlier report wrote there is replaced."""
     require()
     from tensorboardX import SummaryWriter
 
-    for run in gather(folders).runs:
+    for run in runs:
         place = out / f"{run.group.slug}-{run.method}-s{run.seed}"
         for old in place.glob("events.out.tfevents.*"):
             old.unlink()

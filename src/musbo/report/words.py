@@ -21,7 +21,9 @@ def count(n: int, noun: str) -> str:
 
 def quantiles(values: Sequence[float] | None) -> str:
     """Three digits after the point, so that columns of them line up."""
-    return " ".join(f"{value:.3f}" if abs(value) < 10 else f"{value:.3g}" for value in values) if values else "-"
+    if not values or any(value is None for value in values):
+        return "-"
+    return " ".join(f"{value:.3f}" if abs(value) < 10 else f"{value:.3g}" for value in values)
 
 
 def duration(seconds: float | None) -> str:
