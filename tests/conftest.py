@@ -11,6 +11,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
+# Most of the time of the tests goes into compiling small programs that run once: a third of it is LLVM's optimiser.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402

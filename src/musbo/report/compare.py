@@ -14,7 +14,7 @@ from musbo.report.words import imagined_per_step, real_per_step
 SEED = 0  # of the bootstrap: the same runs give the same page
 DIAGNOSTICS = {
     "novelty": ("batch", "novelty of the batch"),
-    "dynamics_error": ("trained", "model error, squared, standardised, summed"),
+    "dynamics_error": ("trained", "model error, squared, standardised, summed over outputs"),
     "energy_distance": ("evaluated", "energy distance, imagined to real"),
     "trajectory_mse": ("evaluated", "trajectory error, standardised"),
     "rank_correlation": ("trained", "doubt against error, rank correlation"),

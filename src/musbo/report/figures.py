@@ -162,8 +162,6 @@ def diagnostics(material: Material, group: Group) -> list[Figure]:
             _whole_numbers(axes, group.deployments)
             _legend(axes, drawn)
             title = f"{label[0].upper()}{label[1:]}, on {group.title}{_what_the_band_is(runs.values())}."
-            if name == "dynamics_error" and "mopo" in {each[0].settings.algo for each in runs.values() if each}:
-                title += " MOPO's counts the error of its learned reward too."
             found.append(keep(drawing, f"{name.replace('_', '-')}-{group.slug}", title))
     return found
 
