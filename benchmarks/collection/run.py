@@ -1,6 +1,6 @@
 """How fast is collection, measured against stepping the same simulators and doing nothing else?
 
-Bare stepping: 25 lanes of the same environment, pre-drawn random actions, reset when an episode ends. Collection: a
+Bare stepping: 50 lanes of the same environment, pre-drawn random actions, reset when an episode ends. Collection: a
 batch of 50,000 with as many lanes and an actor of the usual size (policy 200-200, three labeler networks 4 x 200),
 which also draws noise, computes the disagreement and records everything. Both make their lanes first, and that time
 counts. The two are interleaved and repeated, and the actor ends up with uniform actions too, so that both visit the

@@ -21,7 +21,7 @@ from musbo.data.batch import Batch, concatenate
 from musbo.field.worlds import World, make_world
 from musbo.tasks.task import Task
 
-LANES = 25  # per group
+LANES = 50  # per group
 COLLECT, EVALUATE = 0, 1  # purposes: the same seed means different episodes for each
 
 
