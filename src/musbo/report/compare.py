@@ -13,14 +13,14 @@ from musbo.report.words import imagined_per_step, real_per_step
 
 SEED = 0  # of the bootstrap: the same runs give the same page
 DIAGNOSTICS = {
-    "novelty": ("batch", "novelty of the batch"),
-    "dynamics_error": ("trained", "model error, squared, standardised, summed over outputs"),
-    "energy_distance": ("evaluated", "energy distance, imagined to real"),
-    "trajectory_mse": ("evaluated", "trajectory error, standardised"),
-    "rank_correlation": ("trained", "doubt against error, rank correlation"),
-    "imagined_minus_real": ("", "imagined minus real reward per step"),
+    "novelty": ("batch", "novelty", "mean cosine distance of a batch from all before it"),
+    "dynamics_error": ("trained", "model error", "squared, in standard units, summed over the outputs, held-out"),
+    "energy_distance": ("evaluated", "energy distance", "between imagined and real courses"),
+    "trajectory_mse": ("evaluated", "trajectory error", "squared, in standard units, of imagined against real courses"),
+    "rank_correlation": ("trained", "doubt with error", "rank correlation of disagreement and true error, held-out"),
+    "imagined_minus_real": ("", "imagined minus real", "reward per step of the policy handed over"),
 }
-"""Name, the step that wrote it, and what it is."""
+"""The step that wrote it, its name, and what it is."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def band(values: np.ndarray) -> Band | None:
 
 def diagnostic(runs: Sequence[Run], name: str) -> np.ndarray:
     """[runs, deployments] of one diagnostic; nan where a method has none."""
-    step, _ = DIAGNOSTICS[name]
+    step, _, _ = DIAGNOSTICS[name]
     found = []
     for run in runs:
         row = []

@@ -149,7 +149,7 @@ def final_returns(material: Material, group: Group) -> Figure | None:
 def diagnostics(material: Material, group: Group) -> list[Figure]:
     """One small figure for each thing that is measured besides return."""
     found = []
-    for name, (_, label) in compare.DIAGNOSTICS.items():
+    for name, (_, label, meaning) in compare.DIAGNOSTICS.items():
         runs = {m: comparable(material, group, m) for m in material.methods(group)}
         values = {method: compare.diagnostic(each, name) for method, each in runs.items()}
         with canvas() as (drawing, axes):
@@ -161,7 +161,7 @@ def diagnostics(material: Material, group: Group) -> list[Figure]:
                 axes.set_yscale("log")
             _whole_numbers(axes, group.deployments)
             _legend(axes, drawn)
-            title = f"{label[0].upper()}{label[1:]}, on {group.title}{_what_the_band_is(runs.values())}."
+            title = f"{label.capitalize()} on {group.title} ({meaning}){_what_the_band_is(runs.values())}."
             found.append(keep(drawing, f"{name.replace('_', '-')}-{group.slug}", title))
     return found
 
