@@ -328,6 +328,7 @@ def _advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> i
         return 0
     _console().print(*tables.tables(result.summary))
     print(f"policy, data, metrics and learning curve: {folder}")
+    print(f"a page about it: musbo report {folder}")
     return 0
 
 

@@ -189,15 +189,19 @@ def test_it_resumes_to_the_same_bits_from_everywhere(name: str):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_doubt_is_a_number_for_every_step_or_there_is_no_model(name: str):
+def test_a_model_can_be_asked_or_there_is_none(name: str):
     m, key = brief(method(name)), jax.random.PRNGKey(10)
     obs, act = (jnp.asarray(part[:7]) for part in (random_batch().obs, random_batch().act))
     before = m.begin(pointmass, key)
-    assert m.doubt(before, obs, act) is None
+    assert m.foresight(before) is None
     state = list(m.train(pointmass, random_data(), before, key))[-1][0]
-    doubt = m.doubt(state, obs, act)
-    assert (doubt is None) == (m.foresee(pointmass, state, obs, 3) is None)
-    if doubt is not None:
+    model = m.foresight(state)
+    assert (model is None) == isinstance(m, ModelFree | Imitation | Chance)
+    if model is not None:
+        courses, lengths = model.courses(pointmass, obs, 3, None)
+        assert courses.shape == (7, 3, pointmass.obs_size) and np.isfinite(courses).all()
+        assert np.asarray(lengths).tolist() == [3] * 7
+        doubt = model.doubt(obs, act)
         assert doubt.shape == (7,) and np.isfinite(doubt).all() and (np.asarray(doubt) > 0).all()
 
 

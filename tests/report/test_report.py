@@ -153,7 +153,7 @@ def test_equal_runs_give_equal_pages(studies: list[Path], written: Path, tmp_pat
             assert (tmp_path / "again" / path.relative_to(written)).read_bytes() == path.read_bytes(), path
 
 
-def test_a_run_under_way_has_a_page_too(tmp_path: Path, study: Path):
+def test_a_run_under_way_has_a_page_too(tmp_path: Path):
     from musbo.campaign import api
     from musbo.campaign.loop import News, Stopped
     from tests.stories import tiny

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from musbo.algorithms.method import Metrics
+from musbo.algorithms.method import Foresight, Metrics
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
@@ -108,21 +108,15 @@ class ImaginedTRPO:
             return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
         return make_actor(self.explore, state.policy, state.labeler)
 
-    def foresee(
-        self,
-        task: Task,
-        state: "State",
-        start: Float[Array, "b obs"],
-        steps: int,
-        actions: Float[Array, "b t act"] | None = None,
-    ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
-        return foresee(task, steps, state.policy, state.dynamics, start, actions) if state.dynamics else None
-
-    def doubt(
-        self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]
-    ) -> Float[Array, " n"] | None:
-        """The disagreement behind U, of the two members that disagree most."""
-        return models.doubt(state.labeler, obs, act) if state.labeler else None
+    def foresight(self, state: "State") -> Foresight | None:
+        """Courses in M; doubt is the disagreement behind U, of the two members of P that disagree most."""
+        M, P = state.dynamics, state.labeler
+        if M is None or P is None:
+            return None
+        return Foresight(
+            lambda task, start, steps, actions: foresee(task, steps, state.policy, M, start, actions),
+            lambda obs, act: models.doubt(P, obs, act),
+        )
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         """Lines 2 to 4 of Algorithm 1 on everything collected so far."""

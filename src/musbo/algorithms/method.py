@@ -5,8 +5,8 @@ would be handed over now) and a `stage`; `train` is a generator, and every state
 to go on.
 """
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -14,6 +14,15 @@ from musbo.data.dataset import Dataset
 from musbo.tasks.task import Task
 
 Metrics = dict[str, Any]
+
+
+class Foresight(NamedTuple):
+    """What a model says of the future: for diagnostics alone, nothing is trained on it."""
+
+    courses: Callable[[Task, Float[Array, "b obs"], int, Float[Array, "b t act"] | None], tuple[Any, Any]]
+    """(task, start, steps, actions): where the policy, or the actions given, lead from there, and for how long."""
+    doubt: Callable[[Float[Array, "n obs"], Float[Array, "n act"]], Float[Array, " n"]]
+    """(obs, act): how unsure the model is of each step, in units of the state."""
 
 
 @runtime_checkable
@@ -39,22 +48,8 @@ class Method(Protocol):
         """Who collects the next batch."""
         ...
 
-    def foresee(
-        self,
-        task: Task,
-        state: Any,
-        start: Float[Array, "b obs"],
-        steps: int,
-        actions: Float[Array, "b t act"] | None = None,
-    ) -> tuple[Any, Any] | None:
-        """Imagined from these states: where the policy, or a list of actions, leads, and for how long.
-
-        None for a method without a model.
-        """
-        ...
-
-    def doubt(self, state: Any, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"] | None:
-        """How unsure the model is of each step, in units of the state; None without a model."""
+    def foresight(self, state: Any) -> Foresight | None:
+        """What its model can be asked after training; None without a model."""
         ...
 
     def train(self, task: Task, data: Dataset, state: Any, key: PRNGKeyArray) -> Iterator[tuple[Any, Metrics]]:

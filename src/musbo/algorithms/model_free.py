@@ -68,17 +68,7 @@ class ModelFree:
             return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
         return SampleActor(state.policy)
 
-    def foresee(
-        self,
-        task: Task,
-        state: "State",
-        start: Float[Array, "b obs"],
-        steps: int,
-        actions: Float[Array, "b t act"] | None = None,
-    ) -> None:
-        """It has no model."""
-
-    def doubt(self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> None:
+    def foresight(self, state: "State") -> None:
         """It has no model."""
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:

@@ -12,9 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.algorithms.method import Metrics
+from musbo.algorithms.method import Foresight, Metrics
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
@@ -100,21 +100,15 @@ class MOPO:
             return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
         return SampleActor(state.policy)
 
-    def foresee(
-        self,
-        task: Task,
-        state: "State",
-        start: Float[Array, "b obs"],
-        steps: int,
-        actions: Float[Array, "b t act"] | None = None,
-    ) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]] | None:
-        return foresee(task, steps, state.policy, state.model, start, actions) if state.model else None
-
-    def doubt(
-        self, state: "State", obs: Float[Array, "n obs"], act: Float[Array, "n act"]
-    ) -> Float[Array, " n"] | None:
-        """What the penalty charges for, at a price of 1."""
-        return largest_spread(state.model, obs, act) if state.model else None
+    def foresight(self, state: "State") -> Foresight | None:
+        """Doubt is what the penalty charges for, at a price of 1."""
+        model = state.model
+        if model is None:
+            return None
+        return Foresight(
+            lambda task, start, steps, actions: foresee(task, steps, state.policy, model, start, actions),
+            lambda obs, act: largest_spread(model, obs, act),
+        )
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_new, k_fit, k_branch, k_learn = jax.random.split(key, 4)

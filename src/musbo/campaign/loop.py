@@ -301,9 +301,10 @@ class _Field:
         starts = real.starts()[:FORESIGHT_STARTS]
         lengths = np.minimum(real.lengths()[:FORESIGHT_STARTS], steps)
         actions = jnp.asarray(_courses(real.act, starts, lengths, steps)) if replay else None
-        found = self.settings.method.foresee(self.task, state, jnp.asarray(real.obs[starts]), steps, actions)
-        if found is None:
+        model = self.settings.method.foresight(state)
+        if model is None:
             return {}
+        found = model.courses(self.task, jnp.asarray(real.obs[starts]), steps, actions)
         imagined, imagined_lengths = (np.asarray(part) for part in found)
         if not imagined_lengths.min():  # a model that left the range of numbers at once
             return {}

@@ -187,18 +187,7 @@ def run_rows(material: Material) -> list[dict[str, Any]]:
     """Every run with everything of every deployment: the data behind the page."""
     return [
         {"task": run.task, "budget": f"{run.group.deployments} x {run.group.batch:,}", "method": run.method,
-         "seed": run.seed, "finished": run.finished} | flat(row)
+         "seed": run.seed, "finished": run.finished} | row
         for run in material.runs
         for row in deployments(run.summary)
     ]  # fmt: skip
-
-
-def flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Quantiles as columns of their own."""
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if name in ("U", "zeta"):
-            flat |= {f"{name}_{p}": value[i] if value else None for i, p in enumerate((10, 50, 90))}
-        else:
-            flat[name] = value
-    return flat

@@ -150,7 +150,7 @@ def diagnostics(material: Material, group: Group) -> list[Figure]:
     """One small figure for each thing that is measured besides return."""
     found = []
     for name, (_, label, meaning) in compare.DIAGNOSTICS.items():
-        runs = {m: comparable(material, group, m) for m in material.methods(group)}
+        runs = {m: material.comparable(group, m) for m in material.methods(group)}
         values = {method: compare.diagnostic(each, name) for method, each in runs.items()}
         with canvas() as (drawing, axes):
             drawn = _bands(axes, values, material.order)
@@ -164,11 +164,6 @@ def diagnostics(material: Material, group: Group) -> list[Figure]:
             title = f"{label.capitalize()} on {group.title} ({meaning}){_what_the_band_is(runs.values())}."
             found.append(keep(drawing, f"{name.replace('_', '-')}-{group.slug}", title))
     return found
-
-
-def comparable(material: Material, group: Group, method: str) -> list[Run]:
-    """Finished runs; where there is none, the one that is under way."""
-    return material.finished(group, method) or material.of(group, method)[:1]
 
 
 def _wide(axes: Any) -> bool:

@@ -64,6 +64,11 @@ class Material:
     studies: tuple[tuple[Path, Study], ...]
 
     @property
+    def alone(self) -> bool:
+        """One run, and not a study of one: its page shows the inside of it."""
+        return len(self.runs) == 1 and not self.studies
+
+    @property
     def groups(self) -> list[Group]:
         return list(dict.fromkeys(run.group for run in self.runs))
 
@@ -85,6 +90,10 @@ class Material:
     def finished(self, group: Group, method: str) -> list[Run]:
         """An unfinished run has no final policy to compare."""
         return [run for run in self.of(group, method) if run.finished]
+
+    def comparable(self, group: Group, method: str) -> list[Run]:
+        """Finished runs; where there is none, the one that is under way."""
+        return self.finished(group, method) or self.of(group, method)[:1]
 
 
 def names(tasks: Iterable[str]) -> dict[str, str]:

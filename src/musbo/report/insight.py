@@ -39,10 +39,10 @@ def doubts(folder: Path) -> Doubts | None:
     batch = batch_from_bytes(store.get(status.batches[last]["batch"]))
     state = serial.decode(store.get(status.trained[last]["state"]))
     rows = np.unique(np.linspace(0, len(batch) - 1, min(ROWS, len(batch))).astype(int))
-    found = open_settings(folder).method.doubt(state, jnp.asarray(batch.obs[rows]), jnp.asarray(batch.act[rows]))
-    if found is None:
+    model = open_settings(folder).method.foresight(state)
+    if model is None:
         return None
-    doubt = np.asarray(found, np.float64)
+    doubt = np.asarray(model.doubt(jnp.asarray(batch.obs[rows]), jnp.asarray(batch.act[rows])), np.float64)
     known = np.isfinite(doubt)
     rows, doubt = rows[known], doubt[known]
     if len(rows) < 2:

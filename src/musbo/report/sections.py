@@ -46,7 +46,7 @@ class Section:
 
 
 def title(material: Material) -> str:
-    if len(material.runs) == 1 and not material.studies:
+    if material.alone:
         run = material.runs[0]
         return f"{run.method} on {run.task}"
     names = list(dict.fromkeys(path.resolve().name for path, _ in material.studies))
@@ -54,7 +54,7 @@ def title(material: Material) -> str:
 
 
 def subtitle(material: Material) -> str:
-    if len(material.runs) == 1 and not material.studies:
+    if material.alone:
         settings = material.runs[0].settings
         return (
             f"{count(settings.deployments, 'deployment')} of {settings.batch:,} transitions, "
@@ -68,8 +68,7 @@ def subtitle(material: Material) -> str:
 
 
 def sections(material: Material, film: bool) -> Iterator[Section]:
-    alone = len(material.runs) == 1 and not material.studies
-    if alone:
+    if material.alone:
         yield _result(material.runs[0])
     else:
         together = compare.overall(material)
@@ -80,7 +79,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
     for group in material.groups:
         section = Section(f"Diagnostics: {group.title}" if len(material.groups) > 1 else "Diagnostics")
         section.figures = figures.diagnostics(material, group)
-        if alone:
+        if material.alone:
             section.figures += _inner_figures(material.runs[0])
         if section.figures:
             yield section
@@ -89,7 +88,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
     if film:
         for group in material.groups:
             yield from map(_film, _in_order(material, group)[:1])
-    if not alone:
+    if not material.alone:
         yield _every_run(material)
     yield _settings(material)
     yield _redo(material)
@@ -97,7 +96,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
 
 def _in_order(material: Material, group: Group) -> list[Run]:
     """Method by method, seed by seed: what is shown of one run is chosen by this order, and not by its result."""
-    return [run for method in material.methods(group) for run in figures.comparable(material, group, method)]
+    return [run for method in material.methods(group) for run in material.comparable(group, method)]
 
 
 def _result(run: Run) -> Section:
@@ -107,26 +106,17 @@ def _result(run: Run) -> Section:
     if not run.finished:
         section.words = f"This run is not finished: {summary['deployments']} of {run.settings.deployments} batches."
     final = f"{number(scored[-1]['return'])} ± {number(scored[-1]['spread'])}" if scored else "-"
-    said = "return of the last policy, mean ± deviation over episodes" if scored else "no simulator, so no return"
     section.facts = [
-        (said, final), ("transitions", f"{summary['transitions']:,}"),
+        ("return of the last policy, mean ± deviation over episodes", final),
+        ("transitions", f"{summary['transitions']:,}"),
         ("deployments", f"{summary['deployments']} of {run.settings.deployments}"),
         ("time", duration(summary["seconds"])),
     ]  # fmt: skip
     section.figures = [figure for figure in (figures.one_curve(run), figures.promised(run)) if figure]
     data = tables.rows(summary)
-    section.sheets = [
-        sheet(title.replace(" ", "-"), title.capitalize(), [compare.flat(row) for row in data], _from(columns, data))
-        for title, columns in tables.TABLES.items()
-    ]
-    section.sheets = [table for table in section.sheets if len(table.heads) > 1]
+    every = [sheet(title.replace(" ", "-"), title.capitalize(), data, of) for title, of in tables.TABLES.items()]
+    section.sheets = [table for table in every if len(table.heads) > 1]
     return section
-
-
-def _from(columns: Columns, data: list[dict[str, Any]]) -> Columns:
-    """Columns of nested rows, for rows that were made flat."""
-    nested = {row["deployment"]: row for row in data}
-    return {head: lambda row, text=text: text(nested[row["deployment"]]) for head, text in columns.items()}
 
 
 def interval_text(low: float | None, high: float | None, runs: int) -> str:

@@ -43,6 +43,17 @@ def _row(d: int, batch: dict[str, Any], trained: dict[str, Any], evaluated: dict
     }
 
 
+def flat(row: Row) -> Row:
+    """Quantiles as columns of their own."""
+    found: Row = {}
+    for name, value in row.items():
+        if name in ("U", "zeta"):
+            found |= {f"{name}_{p}": value[i] if value else None for i, p in enumerate((10, 50, 90))}
+        else:
+            found[name] = value
+    return found
+
+
 def _return(row: Row) -> str:
     return "-" if row["return"] is None else f"{number(row['return'])} ± {number(row['spread'])}"
 

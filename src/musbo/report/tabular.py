@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from musbo.report.tables import flat
+
 Columns = dict[str, Callable[[dict[str, Any]], str]]
 
 
@@ -29,11 +31,12 @@ def sheet(name: str, title: str, rows: Sequence[dict[str, Any]], columns: Column
 
 
 def to_csv(table: Sheet) -> bytes:
-    names = list(dict.fromkeys(name for row in table.rows for name in row))
+    rows = [flat(row) for row in table.rows]
+    names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table.rows)  # None is an empty field, and a number has all its digits
+    writer.writerows(rows)  # None is an empty field, and a number has all its digits
     return text.getvalue().encode()
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from musbo.campaign.folders import LEDGER
 from musbo.campaign.ledger import Ledger
 from musbo.core.errors import UserError
-from musbo.report.compare import flat
 from musbo.report.gather import Run
-from musbo.report.tables import rows
+from musbo.report.tables import flat, rows
 
 
 def require() -> None:
