@@ -6,15 +6,15 @@ next group. Inside a group the lanes form two crews; the actor computes the acti
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Int32, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Int32, PRNGKeyArray, UInt32
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
@@ -96,8 +96,8 @@ def collect(
         key = jax.random.fold_in(jax.random.key(seed), group)
         mind = (_Oracle if actor.needs_oracle else _Explorer)(task, world, actor, key)
         seeds = lane_seeds(seed, COLLECT, group, len(plan[group]))
-        record = _drive(task, world, mind, seeds, plan[group], width, once=False)
-        yield Shard(record.batch(), record.flat(record.zeta), mind.extra_steps)
+        batch, zeta = _drive(task, world, mind, seeds, plan[group], width, once=False)
+        yield Shard(batch, zeta, mind.extra_steps)
 
 
 def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int, steps: int | None = None) -> Batch:
@@ -112,7 +112,7 @@ def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int,
     for group, first in enumerate(range(0, episodes, width)):
         count = min(width, episodes - first)
         seeds = lane_seeds(seed, EVALUATE, group, count)
-        batches.append(_drive(task, world, mind, seeds, [limit] * count, width, once=True).batch())
+        batches.append(_drive(task, world, mind, seeds, [limit] * count, width, once=True)[0])
     return concatenate(batches)
 
 
@@ -175,7 +175,8 @@ class _Explorer:
     def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
         self.extra_steps = 0
         self._arrays, self._static = _split(actor)
-        self._keys = list(jax.random.split(key, world.crews))
+        # As numbers, because a compiled function takes as long to accept one typed key as all its other arguments.
+        self._keys = list(jax.random.key_data(jax.random.split(key, world.crews)))
 
     def ask(self, crew: _Crew, t: int) -> Any:
         key = self._keys[crew.number]
@@ -192,7 +193,7 @@ class _Oracle:
         self.extra_steps = 0
         self._task, self._world = task, world
         self._arrays, self._static = _split(actor)
-        self._keys = [list(pair) for pair in jax.random.split(key, (world.crews, 2))]
+        self._keys = [list(pair) for pair in jax.random.key_data(jax.random.split(key, (world.crews, 2)))]
 
     def ask(self, crew: _Crew, t: int) -> Any:
         return _tentative(self._static, self._arrays, self._keys[crew.number][0], t, crew.obs)
@@ -246,19 +247,23 @@ def _join(static: Any, arrays: list[Any]) -> Any:
     return eqx.combine(jax.tree.unflatten(form, arrays), jax.tree.unflatten(rest_form, rest_leaves))
 
 
+def _at(key: UInt32[Array, " k"], t: Int[Array, ""]) -> PRNGKeyArray:
+    return jax.random.fold_in(jax.random.wrap_key_data(key), t)
+
+
 @partial(jax.jit, static_argnums=0)
 def _act(static, arrays, key, t, obs, last_obs, last_act, has_last):
-    return _join(static, arrays).act(obs, jax.random.fold_in(key, t), last_obs, last_act, has_last)
+    return _join(static, arrays).act(obs, _at(key, t), last_obs, last_act, has_last)
 
 
 @partial(jax.jit, static_argnums=0)
 def _tentative(static, arrays, key, t, obs):
-    return _join(static, arrays).tentative(obs, jax.random.fold_in(key, t))
+    return _join(static, arrays).tentative(obs, _at(key, t))
 
 
 @partial(jax.jit, static_argnums=0)
 def _act_oracle(static, arrays, key, t, obs, tentative, next_obs):
-    return _join(static, arrays).act_oracle(obs, tentative, next_obs, jax.random.fold_in(key, t))
+    return _join(static, arrays).act_oracle(obs, tentative, next_obs, _at(key, t))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -269,39 +274,27 @@ def _call(static, arrays, obs):
 # --- the drive ---
 
 
-@dataclass
-class _Record:
-    """What happened in every lane, and how much of each row of the table is filled."""
+class _Moment(NamedTuple):
+    """One step of some lanes. Moments are put together only at the end: that leaves the time to the simulators."""
 
-    obs: Float32[np.ndarray, "b t obs"]
-    act: Float32[np.ndarray, "b t act"]
-    reward: Float32[np.ndarray, "b t"]
-    next_obs: Float32[np.ndarray, "b t obs"]
-    terminated: Bool[np.ndarray, "b t"]
-    truncated: Bool[np.ndarray, "b t"]
-    step: Int32[np.ndarray, "b t"]
-    zeta: Float32[np.ndarray, "b t"]
-    filled: Int[np.ndarray, " b"] = field(init=False)
+    lanes: Int[np.ndarray, " b"]
+    obs: Float32[np.ndarray, "b obs"]
+    act: Float32[np.ndarray, "b act"]
+    reward: Float32[np.ndarray, " b"]
+    next_obs: Float32[np.ndarray, "b obs"]
+    terminated: Bool[np.ndarray, " b"]
+    truncated: Bool[np.ndarray, " b"]
+    step: Int32[np.ndarray, " b"]
+    zeta: Float32[np.ndarray, " b"]
 
-    def __post_init__(self) -> None:
-        self.filled = np.zeros(len(self.reward), int)
 
-    def flat(self, table: np.ndarray) -> np.ndarray:
-        """The filled entries, lane after lane, so that the rows of an episode are adjacent."""
-        return table[np.arange(table.shape[1]) < self.filled[:, None]]
-
-    def batch(self) -> Batch:
-        step = self.flat(self.step)
-        return Batch(
-            obs=self.flat(self.obs),
-            act=self.flat(self.act),
-            reward=self.flat(self.reward),
-            next_obs=self.flat(self.next_obs),
-            terminated=self.flat(self.terminated),
-            truncated=self.flat(self.truncated),
-            episode=(np.cumsum(step == 0) - 1).astype(np.int32),
-            step=step,
-        )
+def _together(moments: list[_Moment]) -> tuple[Batch, Float32[np.ndarray, " n"]]:
+    """All transitions and their zeta, lane after lane, so that the rows of an episode are adjacent."""
+    lanes, *columns = (np.concatenate(column) for column in zip(*moments, strict=True))
+    order = np.argsort(lanes, kind="stable")  # the moments of a lane are in the order of time
+    obs, act, reward, next_obs, terminated, truncated, step, zeta = (column[order] for column in columns)
+    episode = (np.cumsum(step == 0) - 1).astype(np.int32)
+    return Batch(obs, act, reward, next_obs, terminated, truncated, episode, step), zeta
 
 
 def _drive(
@@ -312,54 +305,46 @@ def _drive(
     quotas: Sequence[int],
     lanes: int,
     once: bool,
-) -> _Record:
+) -> tuple[Batch, Float32[np.ndarray, " n"]]:
     """Run every lane until its quota is used up, or, with `once`, until its first episode ends."""
     quota = np.asarray(quotas)
-    b, t_max = len(quota), int(quota.max())
-    record = _empty_record(b, t_max, task)
+    moments = []
     crews = _make_crews(task, world, world.begin(seeds), lanes)
     for crew in crews:
         crew.asked = mind.ask(crew, 0)
-    for t in range(t_max):
+    for t in range(int(quota.max())):
         for crew in crews:
             if len(crew.rows):
                 act, zeta = mind.answer(crew, t, crew.asked)
-                _step_crew(task, world, record, crew, quota, t, np.asarray(act), np.asarray(zeta), once)
+                moments.append(_step_crew(task, world, crew, quota, t, np.asarray(act), np.asarray(zeta), once))
                 if len(crew.rows):
                     crew.asked = mind.ask(crew, t + 1)
-    return record
+    return _together(moments)
 
 
 def _step_crew(
     task: Task,
     world: World,
-    record: _Record,
     crew: _Crew,
     quota: Int[np.ndarray, " b"],
     t: int,
     act: Float32[np.ndarray, "w act"],
     zeta: Float32[np.ndarray, " w"],
     once: bool,
-) -> None:
+) -> _Moment:
     rows, lanes = crew.rows, crew.lanes
-    chosen = act[rows]  # a copy of our own: some simulators write into the action
+    chosen = act[rows]
     if not np.isfinite(chosen).all():
         raise UserError(
             f"The actor returned an action that is not a number at step {t} on {task.name}; train it again."
         )
-    record.obs[lanes, t] = crew.obs[rows]
-    record.act[lanes, t] = chosen
-    record.zeta[lanes, t] = zeta[rows]
-    record.step[lanes, t] = crew.steps[rows]
-    next_obs, reward, terminated, truncated = world.step(lanes, chosen)
+    step = crew.steps[rows]
+    # A copy of the actions, because some simulators write into them.
+    next_obs, reward, terminated, truncated = world.step(lanes, chosen.copy())
     crew.steps[rows] += 1
     used_up = quota[lanes] == t + 1
-    over = terminated | truncated | (crew.steps[rows] == task.episode_steps) | used_up
-    record.reward[lanes, t] = reward
-    record.next_obs[lanes, t] = next_obs
-    record.terminated[lanes, t] = terminated
-    record.truncated[lanes, t] = over & ~terminated
-    record.filled[lanes] = t + 1
+    over = terminated | truncated | (step + 1 == task.episode_steps) | used_up
+    moment = _Moment(lanes, crew.obs[rows], chosen, reward, next_obs, terminated, over & ~terminated, step, zeta[rows])
 
     leaves = over if once else used_up
     crew.last_obs, crew.last_act = crew.obs, act
@@ -376,6 +361,7 @@ def _step_crew(
         crew.idle = np.setdiff1d(np.arange(len(crew.obs)), crew.rows)
     if len(crew.idle) and len(crew.rows):
         crew.obs[crew.idle] = crew.obs[np.resize(crew.rows, len(crew.idle))]
+    return moment
 
 
 def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lanes: int) -> list[_Crew]:
@@ -389,19 +375,3 @@ def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lan
         spare = np.arange(len(rows), width)
         crews.append(_Crew(number, first, start, start, idle, no, np.zeros(width, np.int32), rows, spare))
     return crews
-
-
-def _empty_record(b: int, t: int, task: Task) -> _Record:
-    def table(dtype: type, *width: int) -> np.ndarray:
-        return np.zeros((b, t, *width), dtype)
-
-    return _Record(
-        obs=table(np.float32, task.obs_size),
-        act=table(np.float32, task.act_size),
-        reward=table(np.float32),
-        next_obs=table(np.float32, task.obs_size),
-        terminated=table(bool),
-        truncated=table(bool),
-        step=table(np.int32),
-        zeta=table(np.float32),
-    )
