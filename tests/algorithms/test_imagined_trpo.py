@@ -113,7 +113,7 @@ def test_a_whole_training_resumed_in_the_middle():
 
 def test_a_second_deployment_compiles_nothing_and_starts_warm():
     deployment(0, 1)
-    compiled = (imagined_trpo.update, fit._train_epoch, fit.validation_errors, handover.rate)
+    compiled = (imagined_trpo.update, fit._train_member, fit.validation_error, handover.rate)
     before = [function._cache_size() for function in compiled]  # type: ignore[attr-defined]
     _, state, _, states = deployment(0, 2)
     assert [function._cache_size() for function in compiled] == before  # type: ignore[attr-defined]

@@ -148,7 +148,7 @@ def test_settings_are_checked_before_anything_runs(tmp_path: Path):
 
 
 def test_cores_are_divided(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(local.os, "sched_getaffinity", lambda _: {2, 3, 5, 7, 8})
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 5, 7, 8})
     assert local.share_cores(None) == [[2], [3], [5], [7], [8]]
     assert local.share_cores(2) == [[2, 3], [5, 7]]
     for wrong in (0, 6):

@@ -163,7 +163,8 @@ def test_more_held_out_rows_than_one_chunk():
 
 
 def orders(settings: FitSettings, epoch: int, data: Rows) -> np.ndarray:
-    return fit._order(settings, data, KEY, epoch, 4)[:, : len(data.train)]
+    orders = [fit._order(settings, data, KEY, epoch, k, 4) for k in range(settings.members)]
+    return np.stack(orders)[:, : len(data.train)]
 
 
 def test_members_see_the_same_rows_in_their_own_order():
@@ -211,14 +212,24 @@ def test_resuming_gives_the_same_bits():
             jax.tree.map(np.testing.assert_array_equal, rest[-1] if rest else again, states[-1])
 
 
+def test_the_number_of_cores_changes_no_bit(monkeypatch: pytest.MonkeyPatch):
+    settings, data, start = small_fit()
+    ends = []
+    for cores in ([0], [0, 1], [0, 1, 2, 3]):
+        monkeypatch.setattr(fit, "usable_cores", lambda cores=cores: cores)
+        ends.append([s for s, _ in epochs(settings, models.SquaredError(), data, start, KEY)][-1])
+    for end in ends[1:]:
+        jax.tree.map(np.testing.assert_array_equal, end, ends[0])
+
+
 def test_it_compiles_once():
     """Neither a state's age nor a file that it went through changes what is compiled for it."""
     settings, data, start = small_fit()
     states = [state for state, _ in epochs(settings, models.SquaredError(), data, start, KEY)]
-    before = fit._train_epoch._cache_size()  # type: ignore[attr-defined]
+    before = fit._train_member._cache_size()  # type: ignore[attr-defined]
     for state in (start, states[0], serial.decode(serial.encode(states[0]), "state")):
         next(epochs(settings, models.SquaredError(), data, state, KEY))
-    assert fit._train_epoch._cache_size() == before  # type: ignore[attr-defined]
+    assert fit._train_member._cache_size() == before  # type: ignore[attr-defined]
     for network in (start.networks, labeler.init_members(KEY, endless, (4,), "silu", 2)):
         assert not any(leaf.weak_type for leaf in jax.tree.leaves(fit.begin(network)))
 

@@ -4,7 +4,6 @@ Children are started by the main thread and die with it (`cell`), so a study tha
 would keep a campaign locked. A cell that fails is reported and does not stop the rest.
 """
 
-import os
 import signal
 import subprocess
 import time
@@ -16,6 +15,7 @@ from musbo.campaign.folders import LEDGER
 from musbo.cluster.cell import command
 from musbo.cluster.progress import Progress, look
 from musbo.cluster.study import Cell, Study, cells
+from musbo.core.cores import usable_cores
 from musbo.core.errors import UserError
 
 POLL_SECONDS = 0.5
@@ -25,7 +25,7 @@ Observe = Callable[[dict[Cell, Progress]], None]
 
 def share_cores(jobs: int | None) -> list[list[int]]:
     """The cores of each job; by default every core is a job of its own."""
-    mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    mine = usable_cores()
     jobs = len(mine) if jobs is None else jobs
     if not 1 <= jobs <= len(mine):
         raise UserError(f"--jobs must lie between 1 and the {len(mine)} cores of this machine, not {jobs}.")

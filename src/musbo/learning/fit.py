@@ -2,11 +2,12 @@
 
 All members see the same training rows and differ by initial weights and minibatch order. One call of `epochs` yields
 after every epoch; what it yields holds all that is needed to go on, so that a fit may be stopped anywhere and resumed
-to the same bits. Members are trained one after the other inside one compiled call: on a CPU that is faster than a
-`vmap` over members.
+to the same bits. Members are trained side by side, each on a core of its own: XLA gets little from a second core for
+products as small as these, and a `vmap` over members is slower than one after the other.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -18,6 +19,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from musbo.core.cores import usable_cores
 from musbo.core.errors import UserError
 
 ADAM = optax.scale_by_adam()
@@ -115,75 +117,72 @@ def begin(networks: Any) -> FitState:
 
 
 @partial(jax.jit, static_argnames=("settings", "objective", "batch"))
-def _train_epoch(
+def _train_member(
     settings: FitSettings,
     objective: Objective,
     batch: int,
     state: FitState,
+    k: Int[Array, ""],
     x: Float[Array, "c in"],
     y: Float[Array, "c out"],
-    order: Int[Array, "k c"],
+    order: Int[Array, " c"],
     steps: Int[Array, ""],
     total: Int[Array, ""],
     l2: Float[Array, ""],
-) -> FitState:
-    def train_member(args: tuple) -> tuple:
-        network, moments, rows, active = args
+) -> tuple[Any, Any]:
+    """One epoch of member k: its network and moments afterwards."""
+    network, moments = jax.tree.map(lambda leaf: leaf[k], (state.networks, state.moments))
 
-        def minibatch(i: Int[Array, ""], carry: tuple) -> tuple:
-            network, moments = carry
-            picked = jax.lax.dynamic_slice_in_dim(rows, i * batch, batch)
+    def minibatch(i: Int[Array, ""], carry: tuple) -> tuple:
+        network, moments = carry
+        picked = jax.lax.dynamic_slice_in_dim(order, i * batch, batch)
 
-            def loss(n: Any) -> Float[Array, ""]:
-                decay = sum(jnp.sum(w**2) for w in objective.kernels(n))
-                return objective.loss(n, x[picked], y[picked]) + l2 * decay
+        def loss(n: Any) -> Float[Array, ""]:
+            decay = sum(jnp.sum(w**2) for w in objective.kernels(n))
+            return objective.loss(n, x[picked], y[picked]) + l2 * decay
 
-            updates, moments = adam(jax.grad(loss)(network), moments)
-            done = (state.epoch * steps + i) / total
-            rate = settings.learning_rate * (0.5 * (1 + jnp.cos(jnp.pi * done)) if settings.decay == "cosine" else 1.0)
-            return jax.tree.map(lambda p, u: p - rate * u, network, updates), moments
+        updates, moments = adam(jax.grad(loss)(network), moments)
+        done = (state.epoch * steps + i) / total
+        rate = settings.learning_rate * (0.5 * (1 + jnp.cos(jnp.pi * done)) if settings.decay == "cosine" else 1.0)
+        return jax.tree.map(lambda p, u: p - rate * u, network, updates), moments
 
-        # A member that has stopped runs no minibatch at all.
-        return jax.lax.fori_loop(0, jnp.where(active, steps, 0), minibatch, (network, moments))
-
-    networks, moments = jax.lax.map(train_member, (state.networks, state.moments, order, state.active))
-    return eqx.tree_at(lambda s: (s.networks, s.moments), state, (networks, moments))
+    # A member that has stopped runs no minibatch at all.
+    return jax.lax.fori_loop(0, jnp.where(state.active[k], steps, 0), minibatch, (network, moments))
 
 
 CHUNK = 2048  # rows per call of the validation loop: bounds its memory
 
 
 @partial(jax.jit, static_argnames=("objective",))
-def validation_errors(
+def validation_error(
     objective: Objective,
-    networks: Any,
+    network: Any,
     x: Float[Array, "c in"],
     y: Float[Array, "c out"],
     heldout: Int[Array, " h"],
     n: Int[Array, ""],
-) -> Float[Array, " k"]:
-    """Mean error of every member over the first n rows named in `heldout` (padded to a multiple of CHUNK)."""
+) -> Float[Array, ""]:
+    """Mean error of a member over the first n rows named in `heldout` (padded to a multiple of CHUNK)."""
 
-    def one(network: Any) -> Float[Array, ""]:
-        def chunk(i: Int[Array, ""], total: Float[Array, ""]) -> Float[Array, ""]:
-            rows = jax.lax.dynamic_slice_in_dim(heldout, i * CHUNK, CHUNK)
-            counted = i * CHUNK + jnp.arange(CHUNK) < n
-            return total + jnp.sum(jnp.where(counted, objective.errors(network, x[rows], y[rows]), 0.0))
+    def chunk(i: Int[Array, ""], total: Float[Array, ""]) -> Float[Array, ""]:
+        rows = jax.lax.dynamic_slice_in_dim(heldout, i * CHUNK, CHUNK)
+        counted = i * CHUNK + jnp.arange(CHUNK) < n
+        return total + jnp.sum(jnp.where(counted, objective.errors(network, x[rows], y[rows]), 0.0))
 
-        return jax.lax.fori_loop(0, (n + CHUNK - 1) // CHUNK, chunk, jnp.zeros(())) / n
-
-    return jax.lax.map(one, networks)
+    return jax.lax.fori_loop(0, (n + CHUNK - 1) // CHUNK, chunk, jnp.zeros(())) / n
 
 
 @jax.jit
-def _keep_best(state: FitState, error: Float[Array, " k"], patience: Int[Array, ""]) -> FitState:
+def _keep_best(state: FitState, trained: list[tuple], patience: Int[Array, ""]) -> FitState:
+    """The state after an epoch, from every member's network, moments and validation error."""
+    networks, moments, error = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trained)
     better = state.active & (error < state.best_error)
     pick = jax.vmap(lambda b, new, old: jax.tree.map(lambda n, o: jnp.where(b, n, o), new, old))
     waited = jnp.where(better, 0, state.waited + state.active.astype(jnp.int32))
     return FitState(
-        networks=state.networks,
-        moments=state.moments,
-        best=pick(better, state.networks, state.best),
+        networks=networks,
+        moments=moments,
+        best=pick(better, networks, state.best),
         best_error=jnp.where(better, error, state.best_error),
         waited=waited,
         active=state.active & (waited < patience),
@@ -191,15 +190,14 @@ def _keep_best(state: FitState, error: Float[Array, " k"], patience: Int[Array, 
     )
 
 
-def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, batch: int) -> np.ndarray:
-    """Minibatch order of every member for one epoch, padded to the capacity: its shape is always the same."""
-    order = np.zeros((settings.members, max(len(rows.x), batch)), np.int32)
+def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, k: int, batch: int) -> np.ndarray:
+    """Minibatch order of member k for one epoch, padded to the capacity: its shape is always the same."""
+    order = np.zeros(max(len(rows.x), batch), np.int32)
     seed = np.asarray(key).tolist()
-    for k in range(settings.members):
-        train = rows.train
-        if settings.bootstrap:  # the same draw in every epoch: a property of the member
-            train = np.random.default_rng([*seed, k]).choice(train, len(train))
-        order[k, : len(train)] = np.random.default_rng([*seed, k, epoch + 1]).permutation(train)
+    train = rows.train
+    if settings.bootstrap:  # the same draw in every epoch: a property of the member
+        train = np.random.default_rng([*seed, k]).choice(train, len(train))
+    order[: len(train)] = np.random.default_rng([*seed, k, epoch + 1]).permutation(train)
     return order
 
 
@@ -222,13 +220,20 @@ def epochs(
     heldout = jnp.asarray(np.pad(rows.heldout, (0, padded - len(rows.heldout))).astype(np.int32))
     n = jnp.asarray(len(rows.heldout))
     l2 = jnp.asarray(settings.l2 / len(rows.train), jnp.float32)
-    while int(state.epoch) < total and bool(state.active.any()):
-        order = jnp.asarray(_order(settings, rows, key, int(state.epoch), batch))
-        state = _train_epoch(
-            settings, objective, batch, state, rows.x, rows.y, order, jnp.asarray(steps), jnp.asarray(total * steps), l2
+
+    def train(k: int) -> tuple:
+        order = jnp.asarray(_order(settings, rows, key, int(state.epoch), k, batch))
+        many = jnp.asarray(steps), jnp.asarray(total * steps)
+        network, moments = _train_member(
+            settings, objective, batch, state, jnp.asarray(k), rows.x, rows.y, order, *many, l2
         )
-        error = validation_errors(objective, state.networks, rows.x, rows.y, heldout, n)
-        state = _keep_best(state, error, jnp.asarray(settings.patience))
+        error = validation_error(objective, network, rows.x, rows.y, heldout, n)
+        return jax.block_until_ready((network, moments, error))
+
+    while int(state.epoch) < total and bool(state.active.any()):
+        with ThreadPoolExecutor(len(usable_cores())) as pool:
+            trained = list(pool.map(train, range(settings.members)))
+        state = _keep_best(state, trained, jnp.asarray(settings.patience))
         yield (
             state,
             {
