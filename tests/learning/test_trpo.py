@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.stats import norm
 
 from musbo.core.errors import UserError
-from musbo.learning.trpo import TRPO, StepInfo, gaussian_kl, log_ratio, trainable, trpo_step
+from musbo.learning.trpo import TRPO, StepInfo, conjugate_gradients, gaussian_kl, log_ratio, trainable, trpo_step
 from musbo.models.mlp import MLP
 from musbo.models.policy import Policy
 from tests.learning.small import f32, plain_normaliser
@@ -321,3 +321,25 @@ def test_applied_delta():
 def test_impossible_settings(wrong: dict):
     with pytest.raises(UserError):
         TRPO(**wrong)
+
+
+solved: Any = jax.jit(lambda A, b, n: conjugate_gradients(lambda v: A @ v, b, n), static_argnums=2)
+
+
+@given(size=st.sampled_from([1, 5]), seed=st.integers(0, 1000), iterations=st.sampled_from([2, 5]))
+def test_conjugate_gradients(size: int, seed: int, iterations: int):
+    """As many iterations as unknowns solve the system; fewer still say truly what is left, and how long x is."""
+    random = np.random.default_rng(seed)
+    root = random.normal(size=(size, size))
+    A, b = root @ root.T + np.eye(size), random.normal(size=size)
+    x, left = (np.asarray(v, float) for v in solved(f32(A), f32(b), iterations))
+    scale = float(np.linalg.norm(A) * np.linalg.norm(b))
+    np.testing.assert_allclose(left, b - A @ x, atol=1e-4 * scale)
+    assert x @ (b - left) == pytest.approx(x @ A @ x, rel=1e-3)
+    if iterations >= size:
+        np.testing.assert_allclose(x, np.linalg.solve(A, b), atol=1e-4 * scale)
+
+
+def test_conjugate_gradients_of_nothing():
+    x, left = solved(f32(np.eye(3)), jnp.zeros(3), 10)
+    assert not x.any() and not left.any()

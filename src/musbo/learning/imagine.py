@@ -175,6 +175,7 @@ def imagine(
     else:
         which = jnp.full(settings.horizon, jax.random.randint(jax.random.fold_in(outer_key, update // OUTER), (), 0, n))
     noise = jax.random.normal(k_noise, (settings.horizon, b, task.act_size))
+    networks = [member(model.members, i) for i in range(n)]  # taken apart once, not at every step
 
     def move(index: Int[Array, ""], obs: Float[Array, "b obs"], act: Float[Array, "b act"]) -> tuple:
         if settings.member == "per_trajectory":
@@ -184,8 +185,8 @@ def imagine(
             moved = jax.vmap(each)(model.members, *groups)
             return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(b, *x.shape[2:]), moved)
         branches = [
-            lambda s, a, i=i: jax.vmap(lambda x, y: step(task, member(model.members, i), model.scaling, x, y))(s, a)
-            for i in range(n)
+            lambda s, a, network=network: jax.vmap(lambda x, y: step(task, network, model.scaling, x, y))(s, a)
+            for network in networks
         ]
         return jax.lax.switch(index, branches, obs, act)  # one forward pass, not n
 

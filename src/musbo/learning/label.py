@@ -22,6 +22,8 @@ from musbo.models.mlp import count, member
 from musbo.models.probabilistic import Probabilistic
 from musbo.models.stochastic import Stochastic, largest_spread
 
+BLOCK = 1000  # rows per pass through the labeler
+
 
 @dataclass(frozen=True)
 class Trust:
@@ -107,7 +109,8 @@ def disagreement(
     k_pair, k_sample = jax.random.split(key)
 
     def predictions(network: Probabilistic, k_noise: PRNGKeyArray) -> Float[Array, "n obs"]:
-        mean, std = jax.vmap(lambda s, a: labeler.predict(network, judge.scaling, s, a))(obs, act)
+        # In blocks: the hidden layers of all rows at once would not fit into a cache.
+        mean, std = jax.lax.map(lambda row: labeler.predict(network, judge.scaling, *row), (obs, act), batch_size=BLOCK)
         return mean + std * jax.random.normal(k_noise, std.shape) if prediction == "sample" else mean
 
     if pairs == "batch":  # two forward passes, whichever pair is drawn

@@ -7,6 +7,7 @@ linearised once per update; with a Gaussian of state-independent sigma the Fishe
 exactly (plus 2 on a learned log sigma), so every product is one push forward and one pull back.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -88,6 +89,28 @@ def gaussian_kl(
     return jnp.sum((l0 - l1)[None] + 0.5 * (inner - 1.0), axis=1)
 
 
+def conjugate_gradients(
+    product: Callable[[Float[Array, " p"]], Float[Array, " p"]], b: Float[Array, " p"], iterations: int
+) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
+    """x with A x = b for a positive definite A, searched from 0 with one product each, and what is left, b - A x."""
+
+    def iterate(carry: tuple) -> tuple:
+        i, x, left, search, square = carry
+        image = product(search)
+        step = square / (search @ image)
+        x, left = x + step * search, left - step * image
+        smaller = left @ left
+        return i + 1, x, left, left + smaller / square * search, smaller
+
+    def unsolved(carry: tuple) -> Bool[Array, ""]:
+        i, _, _, _, square = carry
+        return (i < iterations) & (square > 1e-20 * (b @ b))
+
+    start = (jnp.zeros((), jnp.int32), jnp.zeros_like(b), b, b, b @ b)
+    _, x, left, _, _ = jax.lax.while_loop(unsolved, iterate, start)
+    return x, left
+
+
 def trpo_step(
     settings: TRPO,
     learned_sigma: bool,
@@ -130,8 +153,8 @@ def trpo_step(
         (product,) = pull((some[:, None] * mean * precision[None], 2 * log_sigma))
         return product + settings.damping * v
 
-    direction, _ = jax.scipy.sparse.linalg.cg(fisher, gradient, tol=1e-10, maxiter=settings.cg_iterations)
-    curvature = direction @ fisher(direction)
+    direction, left = conjugate_gradients(fisher, gradient, settings.cg_iterations)
+    curvature = direction @ (gradient - left)  # direction' F direction, without another product
     full = jnp.sqrt(2 * delta / jnp.maximum(curvature, 1e-30)) * direction
     usable = jnp.all(jnp.isfinite(full)) & (curvature > 0)
 
