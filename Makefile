@@ -18,8 +18,9 @@ run: $(VENV)/.installed ## install and run a small campaign (make run ARGS="--he
 test: $(VENV)/.installed-dev ## the short forms of all tests
 	$(PYTEST) $(ARGS)
 
+# The short forms compile without LLVM's optimiser (tests/conftest.py), the long ones as users do.
 test-all: $(VENV)/.installed-dev ## all tests, the long forms too
-	$(PYTEST) -m "" --hypothesis-profile long $(ARGS)
+	XLA_FLAGS= $(PYTEST) -m "" --hypothesis-profile long $(ARGS)
 
 check: $(VENV)/.installed-dev ## format, lint, types, import rule, tests
 	$(BIN)/ruff format --check .
