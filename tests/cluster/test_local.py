@@ -112,7 +112,8 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str], seeds: list[
 
 def test_ctrl_c_stops_the_runs_and_says_how_to_go_on(tmp_path: Path):
     file, out = tmp_path / "one.toml", tmp_path / "study"
-    file.write_text(described(["pointmass"], [], [0]))
+    # So many deployments that it cannot be over before it is stopped.
+    file.write_text(described(["pointmass"], [], [0]).replace("[2, 100]", "[50, 100]"))
     process = subprocess.Popen(study(out, str(file)), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not begun(out) and time.monotonic() < deadline:
