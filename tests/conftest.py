@@ -4,6 +4,7 @@ This file is read before any test imports musbo, which the import hook needs.
 """
 
 import os
+import signal
 from pathlib import Path
 
 # Compiled programs are kept between runs. In the environment, so that the processes that tests start find them too.
@@ -13,6 +14,10 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 # Most of the time of the tests goes into compiling small programs that run once: a third of it is LLVM's optimiser.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start would inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
