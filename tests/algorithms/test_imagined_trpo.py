@@ -14,7 +14,7 @@ from musbo.algorithms.imagined_trpo import State, places
 from musbo.core import serial
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset, assemble
-from musbo.learning import fit, handover
+from musbo.learning import fit, handover, imagine
 from musbo.learning.imagine import Imagine
 from musbo.models.actor import SeekingActor, UniformActor
 from musbo.tasks.builtin import pointmass
@@ -113,7 +113,7 @@ def test_a_whole_training_resumed_in_the_middle():
 
 def test_a_second_deployment_compiles_nothing_and_starts_warm():
     deployment(0, 1)
-    compiled = (imagined_trpo.update, fit._train_member, fit.validation_error, handover.rate)
+    compiled = (imagined_trpo._learn, imagine._trajectories, fit._train_member, fit.validation_error, handover.rate)
     before = [function._cache_size() for function in compiled]  # type: ignore[attr-defined]
     _, state, _, states = deployment(0, 2)
     assert [function._cache_size() for function in compiled] == before  # type: ignore[attr-defined]

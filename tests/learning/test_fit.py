@@ -4,6 +4,7 @@
 rate itself, so that a member's one weight grows by the same amount at every step.
 """
 
+import threading
 from dataclasses import dataclass, replace
 
 import jax
@@ -220,6 +221,27 @@ def test_the_number_of_cores_changes_no_bit(monkeypatch: pytest.MonkeyPatch):
         ends.append([s for s, _ in epochs(settings, models.SquaredError(), data, start, KEY)][-1])
     for end in ends[1:]:
         jax.tree.map(np.testing.assert_array_equal, end, ends[0])
+
+
+def test_a_fit_that_is_left_leaves_no_thread():
+    settings, data, start = small_fit()
+    before = threading.active_count()
+    fitting = epochs(settings, models.SquaredError(), data, start, KEY)
+    next(fitting)
+    assert threading.active_count() > before  # the next epoch is under way
+    fitting.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_an_error_in_a_thread_is_raised():
+    settings, data, start = small_fit()
+
+    class Broken(models.SquaredError):
+        def loss(self, network, x, y):
+            raise ZeroDivisionError("of the loss")
+
+    with pytest.raises(ZeroDivisionError, match="of the loss"):
+        list(epochs(settings, Broken(), data, start, KEY))
 
 
 def test_it_compiles_once():

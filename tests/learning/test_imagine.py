@@ -11,13 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from musbo.core.errors import UserError
-from musbo.learning.imagine import OUTER, Imagine, Rollout, Starts, draw_starts, foresee, imagine, start_states
+from musbo.learning.imagine import (
+    OUTER,
+    Imagine,
+    Rollout,
+    Starts,
+    draw,
+    draw_starts,
+    foresee,
+    imagine,
+    start_states,
+    trajectories,
+)
 from musbo.models.dynamics import Dynamics
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
 from tests.learning.small import ACT, OBS, ending, endless, f32, linear_dynamics, linear_policy
 
-compiled: Any = jax.jit(imagine, static_argnums=(0, 1))
 KEY, OUTER_KEY = jax.random.split(jax.random.PRNGKey(0))
 STILL = ([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [0.0, 0.0])
 
@@ -32,9 +42,7 @@ def run(
     key=KEY,
     outer=OUTER_KEY,
 ) -> Rollout:
-    return jax.tree.map(
-        np.asarray, compiled(task, settings, policy, model, f32(start), jnp.asarray(update), key, outer)
-    )
+    return jax.tree.map(np.asarray, imagine(task, settings, policy, model, f32(start), jnp.asarray(update), key, outer))
 
 
 def certain(weight: Any, bias: Any) -> Policy:
@@ -193,6 +201,22 @@ def test_a_member_for_25_updates():
 def test_rollouts_must_share_out_evenly():
     with pytest.raises(UserError, match="multiple of the 4 dynamics members"):
         movers(Imagine(6, 10, member="per_trajectory"))
+
+
+@pytest.mark.parametrize(("rollouts", "member"), [(1, "per_step"), (7, "per_step"), (12, "per_trajectory")])
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_halves_are_the_whole(rollouts: int, member: Any, cores: int, monkeypatch: pytest.MonkeyPatch):
+    """Two halves in threads, put together, are what one pass over all trajectories gives."""
+    monkeypatch.setattr("musbo.core.cores.usable_cores", lambda: list(range(cores)))
+    rng = np.random.default_rng(0)
+    model = linear_dynamics(*((0.3 * rng.normal(size=(3, 2)), rng.normal(size=2)) for _ in range(N)))
+    policy, start = linear_policy(rng.normal(size=(2, 1)), [0.1], sigma=0.5), f32(rng.normal(size=(rollouts, OBS)))
+    settings = Imagine(rollouts, 9, member=member)
+    drawn = draw(settings, (rollouts, ACT), N, jnp.asarray(3), KEY, OUTER_KEY)
+    whole = trajectories(ending, settings, policy, model, start, *drawn)
+    halves = run(ending, settings, policy, model, start, update=3)
+    assert 0 < whole.live.mean() < 1
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), halves, whole)
 
 
 # Start states

@@ -5,7 +5,7 @@ the mean KL, and the direction a direct solve. Nothing is shared but the layout 
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.stats import norm
 
 from musbo.core.errors import UserError
+from musbo.learning import trpo
 from musbo.learning.trpo import TRPO, StepInfo, conjugate_gradients, gaussian_kl, log_ratio, trainable, trpo_step
 from musbo.models.mlp import MLP
 from musbo.models.policy import Policy
@@ -152,6 +153,19 @@ def test_same_step_as_the_independent_one(seed: int, learned_sigma: bool, stride
     assert bool(info.accepted)
     assert 1 - cosine(got, wanted) <= 1e-4
     assert apart <= 1e-3
+
+
+@pytest.mark.parametrize("block", [1, 7, 30])
+@pytest.mark.parametrize("learned_sigma", [False, True])
+def test_blocks_are_the_whole(block: int, learned_sigma: bool, monkeypatch: pytest.MonkeyPatch):
+    p = problem(0)
+    whole, told = p.step(EXACT, learned_sigma)
+    monkeypatch.setattr(trpo, "BLOCK", block)  # of N = 60 rows: the last block of 7 is not full
+    policy, info = jax.jit(partial(trpo_step, EXACT, learned_sigma))(p.policy, *map(f32, p.samples))
+    np.testing.assert_allclose(flat(policy, learned_sigma), flat(whole, learned_sigma), atol=1e-5)
+    np.testing.assert_allclose(info.kl, told.kl, rtol=1e-3)
+    np.testing.assert_allclose(info.gain, told.gain, rtol=1e-3)
+    assert int(info.tries) == int(told.tries)
 
 
 def test_ten_iterations_are_ten_iterations():

@@ -33,7 +33,16 @@ from musbo.learning.advantage import (
 )
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import Check, Choice, Handover, Last
-from musbo.learning.imagine import Imagine, Starts, foresee, imagine, require_reset, reset_states, start_states
+from musbo.learning.imagine import (
+    Imagine,
+    Rollout,
+    Starts,
+    foresee,
+    imagine,
+    require_reset,
+    reset_states,
+    start_states,
+)
 from musbo.learning.label import Disagreement, Label, temperature
 from musbo.learning.start import Clone, Start
 from musbo.learning.trpo import TRPO, trpo_step
@@ -236,7 +245,6 @@ def places(settings: Imagine, task: Task, data: Dataset, key: PRNGKeyArray) -> t
     return pack(obs[begins]), pack(obs[train]), pack(unseen)
 
 
-@partial(jax.jit, static_argnames=("settings", "task"))
 def update(
     settings: ImaginedTRPO,
     task: Task,
@@ -251,9 +259,35 @@ def update(
     outer_key: PRNGKeyArray,
 ) -> tuple[Policy, Value, dict[str, Array]]:
     """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step."""
-    k_start, k_imagine, k_label, k_first, k_value = jax.random.split(jax.random.fold_in(key, index), 5)
-    where = start_states(settings.imagine, task, initial, anywhere, settings.imagine.rollouts, k_start)
+    where, k_imagine, keys = _begin_update(settings, task, initial, anywhere, index, key)
     rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key)  # lines 7, 8
+    return _learn(settings, task, policy, value, P, rollout, index, *keys)
+
+
+@partial(jax.jit, static_argnames=("settings", "task"))
+def _begin_update(
+    settings: ImaginedTRPO, task: Task, initial: Starts, anywhere: Starts, index: Int[Array, ""], key: PRNGKeyArray
+) -> tuple[Float[Array, "b obs"], PRNGKeyArray, tuple[PRNGKeyArray, ...]]:
+    """Start states, the key of imagination, and the keys of what follows it."""
+    k_start, k_imagine, *keys = jax.random.split(jax.random.fold_in(key, index), 5)
+    where = start_states(settings.imagine, task, initial, anywhere, settings.imagine.rollouts, k_start)
+    return where, k_imagine, tuple(keys)
+
+
+@partial(jax.jit, static_argnames=("settings", "task"))
+def _learn(
+    settings: ImaginedTRPO,
+    task: Task,
+    policy: Policy,
+    value: Value,
+    P: Labeler,
+    rollout: Rollout,
+    index: Int[Array, ""],
+    k_label: PRNGKeyArray,
+    k_first: PRNGKeyArray,
+    k_value: PRNGKeyArray,
+) -> tuple[Policy, Value, dict[str, Array]]:
+    """Lines 9 and 10 on what was imagined."""
     rollout, apart = settings.label(rollout, P, k_label)  # line 9
 
     live = rollout.live.astype(jnp.float32)

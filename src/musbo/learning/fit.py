@@ -3,12 +3,13 @@
 All members see the same training rows and differ by initial weights and minibatch order. One call of `epochs` yields
 after every epoch; what it yields holds all that is needed to go on, so that a fit may be stopped anywhere and resumed
 to the same bits. Members are trained side by side, each on a core of its own: XLA gets little from a second core for
-products as small as these, and a `vmap` over members is slower than one after the other.
+products as small as these, and a `vmap` over members is slower than one after the other. No member waits for another:
+while the last of an epoch are at work, the first have begun the next one.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -82,14 +83,14 @@ class Objective(Protocol):
 
 
 class FitState(eqx.Module):
-    """A fit under way. Arrays of networks have a leading axis of members."""
+    """A fit under way. Everything but `epoch` has a leading axis of members, or none for a member alone."""
 
     networks: Any
     moments: Any
     best: Any
-    best_error: Float[Array, " k"]
-    waited: Int[Array, " k"]
-    active: Bool[Array, " k"]
+    best_error: Float[Array, "*k"]
+    waited: Int[Array, "*k"]
+    active: Bool[Array, "*k"]
     epoch: Int[Array, ""]
 
 
@@ -116,13 +117,22 @@ def begin(networks: Any) -> FitState:
     )
 
 
+@jax.jit
+def _alone(state: FitState, k: Int[Array, ""]) -> FitState:
+    return jax.tree.map(lambda leaf: leaf[k] if leaf.ndim else leaf, state)
+
+
+@jax.jit
+def _together(members: list[FitState]) -> FitState:
+    return replace(jax.tree.map(lambda *leaves: jnp.stack(leaves), *members), epoch=members[0].epoch)
+
+
 @partial(jax.jit, static_argnames=("settings", "objective", "batch"))
 def _train_member(
     settings: FitSettings,
     objective: Objective,
     batch: int,
-    state: FitState,
-    k: Int[Array, ""],
+    one: FitState,
     x: Float[Array, "c in"],
     y: Float[Array, "c out"],
     order: Int[Array, " c"],
@@ -130,8 +140,7 @@ def _train_member(
     total: Int[Array, ""],
     l2: Float[Array, ""],
 ) -> tuple[Any, Any]:
-    """One epoch of member k: its network and moments afterwards."""
-    network, moments = jax.tree.map(lambda leaf: leaf[k], (state.networks, state.moments))
+    """One epoch of one member: its network and moments afterwards."""
 
     def minibatch(i: Int[Array, ""], carry: tuple) -> tuple:
         network, moments = carry
@@ -142,12 +151,11 @@ def _train_member(
             return objective.loss(n, x[picked], y[picked]) + l2 * decay
 
         updates, moments = adam(jax.grad(loss)(network), moments)
-        done = (state.epoch * steps + i) / total
+        done = (one.epoch * steps + i) / total
         rate = settings.learning_rate * (0.5 * (1 + jnp.cos(jnp.pi * done)) if settings.decay == "cosine" else 1.0)
         return jax.tree.map(lambda p, u: p - rate * u, network, updates), moments
 
-    # A member that has stopped runs no minibatch at all.
-    return jax.lax.fori_loop(0, jnp.where(state.active[k], steps, 0), minibatch, (network, moments))
+    return jax.lax.fori_loop(0, steps, minibatch, (one.networks, one.moments))
 
 
 CHUNK = 2048  # rows per call of the validation loop: bounds its memory
@@ -173,20 +181,20 @@ def validation_error(
 
 
 @jax.jit
-def _keep_best(state: FitState, trained: list[tuple], patience: Int[Array, ""]) -> FitState:
-    """The state after an epoch, from every member's network, moments and validation error."""
-    networks, moments, error = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trained)
-    better = state.active & (error < state.best_error)
-    pick = jax.vmap(lambda b, new, old: jax.tree.map(lambda n, o: jnp.where(b, n, o), new, old))
-    waited = jnp.where(better, 0, state.waited + state.active.astype(jnp.int32))
+def _keep_best(
+    one: FitState, network: Any, moments: Any, error: Float[Array, ""], patience: Int[Array, ""]
+) -> FitState:
+    """The state of a member after an epoch that it was trained in."""
+    better = error < one.best_error
+    waited = jnp.where(better, 0, one.waited + 1)
     return FitState(
-        networks=networks,
+        networks=network,
         moments=moments,
-        best=pick(better, networks, state.best),
-        best_error=jnp.where(better, error, state.best_error),
+        best=jax.tree.map(lambda new, old: jnp.where(better, new, old), network, one.best),
+        best_error=jnp.where(better, error, one.best_error),
         waited=waited,
-        active=state.active & (waited < patience),
-        epoch=state.epoch + 1,
+        active=waited < patience,
+        epoch=one.epoch + 1,
     )
 
 
@@ -221,26 +229,42 @@ def epochs(
     n = jnp.asarray(len(rows.heldout))
     l2 = jnp.asarray(settings.l2 / len(rows.train), jnp.float32)
 
-    def train(k: int) -> tuple:
-        order = jnp.asarray(_order(settings, rows, key, int(state.epoch), k, batch))
-        many = jnp.asarray(steps), jnp.asarray(total * steps)
-        network, moments = _train_member(
-            settings, objective, batch, state, jnp.asarray(k), rows.x, rows.y, order, *many, l2
-        )
-        error = validation_error(objective, network, rows.x, rows.y, heldout, n)
-        return jax.block_until_ready((network, moments, error))
+    many = jnp.asarray(steps), jnp.asarray(total * steps)
+    patience = jnp.asarray(settings.patience)
 
-    while int(state.epoch) < total and bool(state.active.any()):
-        with ThreadPoolExecutor(len(usable_cores())) as pool:
-            trained = list(pool.map(train, range(settings.members)))
-        state = _keep_best(state, trained, jnp.asarray(settings.patience))
-        yield (
-            state,
-            {
-                "epoch": int(state.epoch),
-                "epochs": total,
-                "active": int(state.active.sum()),
-                "error": float(jnp.mean(state.best_error)),
-                "error_per_member": [float(e) for e in state.best_error],
-            },
-        )
+    def train(k: int, before: Callable[[], FitState]) -> FitState:
+        one = before()
+        if not bool(one.active):  # a member that has stopped runs no minibatch at all
+            return replace(one, epoch=one.epoch + 1)
+        order = jnp.asarray(_order(settings, rows, key, int(one.epoch), k, batch))
+        trained = _train_member(settings, objective, batch, one, rows.x, rows.y, order, *many, l2)
+        error = validation_error(objective, trained[0], rows.x, rows.y, heldout, n)
+        return jax.block_until_ready(_keep_best(one, *trained, error, patience))
+
+    pool = ThreadPoolExecutor(len(usable_cores()))
+
+    def begin_epoch(before: Sequence[Callable[[], FitState]]) -> list[Future[FitState]]:
+        return [pool.submit(train, k, one) for k, one in enumerate(before)]
+
+    try:
+        unfinished = int(state.epoch) < total and bool(state.active.any())
+        begun = [partial(_alone, state, jnp.asarray(k)) for k in range(settings.members)]
+        under_way = begin_epoch(begun) if unfinished else []
+        while under_way:
+            epoch = int(state.epoch) + 1
+            # A worker waits for its member's last epoch only, which was handed out before: there is no deadlock.
+            ahead = begin_epoch([one.result for one in under_way]) if epoch < total else []
+            state = _together([one.result() for one in under_way])
+            yield (
+                state,
+                {
+                    "epoch": epoch,
+                    "epochs": total,
+                    "active": int(state.active.sum()),
+                    "error": float(jnp.mean(state.best_error)),
+                    "error_per_member": [float(e) for e in state.best_error],
+                },
+            )
+            under_way = ahead if bool(state.active.any()) else []
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.core.errors import UserError
-from musbo.learning.imagine import Imagine, Starts, draw_starts, imagine
+from musbo.learning.imagine import Imagine, Starts, draw_starts, trajectories
 from musbo.learning.label import disagreement
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
@@ -96,12 +96,13 @@ def rate(
     """Roll the mean policy out in every member; the same key gives the same start states at every check."""
     k_start, k_pair = jax.random.split(key)
     start = draw_starts(starts, check.rollouts, k_start)
-    certain = replace(policy, log_sigma=jnp.full_like(policy.log_sigma, -30.0))
     alone = replace(settings, member="per_step")
+    first = jnp.zeros(settings.horizon, jnp.int32)
+    silence = jnp.zeros((settings.horizon, check.rollouts, task.act_size))  # the policy's mean
 
     def under(index: Int[Array, ""]) -> tuple:
         one = Dynamics(jax.tree.map(lambda leaf: leaf[None], member(model.members, index)), model.scaling)
-        rollout = imagine(task, alone, certain, one, start, jnp.zeros((), jnp.int32), k_pair, k_pair)
+        rollout = trajectories(task, alone, policy, one, start, first, silence)
         # Every tenth step is enough for the mean disagreement along the path.
         some = eqx.tree_at(lambda r: (r.obs, r.executed), rollout, (rollout.obs[::10], rollout.executed[::10]))
         apart = disagreement("batch", "mean", some, judge, k_pair)

@@ -5,7 +5,7 @@ masked out by `live` and never padded into a loss.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal
 
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from musbo.core.cores import side_by_side
 from musbo.core.errors import UserError
 from musbo.data.scaling import Scaling
 from musbo.models.dynamics import Dynamics, step
@@ -157,24 +158,35 @@ def survive(
     return jnp.where(live[:, None], next_obs, obs), jnp.where(live, reward, 0.0), live, live & terminated
 
 
-def imagine(
-    task: Task,
+@partial(jax.jit, static_argnames=("settings", "shape", "n"))
+def draw(
     settings: Imagine,
-    policy: Policy,
-    model: Dynamics,
-    start: Float[Array, "b obs"],
+    shape: tuple[int, int],
+    n: int,
     update: Int[Array, ""],
     key: PRNGKeyArray,
     outer_key: PRNGKeyArray,
-) -> Rollout:
-    """Roll the policy out in M from `start`; `outer_key` is the same for all updates of a deployment."""
-    b, n = start.shape[0], count(model.members)
+) -> tuple[Int[Array, " t"], Float[Array, "t b act"]]:
+    """What chance decides about [b, act] trajectories: the member of n at every step, and the noise of the policy."""
     k_noise, k_member = jax.random.split(key)
     if settings.member == "per_step":
         which = jax.random.randint(k_member, (settings.horizon,), 0, n)
     else:
         which = jnp.full(settings.horizon, jax.random.randint(jax.random.fold_in(outer_key, update // OUTER), (), 0, n))
-    noise = jax.random.normal(k_noise, (settings.horizon, b, task.act_size))
+    return which, jax.random.normal(k_noise, (settings.horizon, *shape))
+
+
+def trajectories(
+    task: Task,
+    settings: Imagine,
+    policy: Policy,
+    model: Dynamics,
+    start: Float[Array, "b obs"],
+    which: Int[Array, " t"],
+    noise: Float[Array, "t b act"],
+) -> Rollout:
+    """The policy in M from `start`, with everything drawn beforehand."""
+    b, n = start.shape[0], count(model.members)
     networks = [member(model.members, i) for i in range(n)]  # taken apart once, not at every step
 
     def move(index: Int[Array, ""], obs: Float[Array, "b obs"], act: Float[Array, "b act"]) -> tuple:
@@ -190,9 +202,6 @@ def imagine(
         ]
         return jax.lax.switch(index, branches, obs, act)  # one forward pass, not n
 
-    if settings.member == "per_trajectory" and b % n:
-        raise UserError(f"member per_trajectory needs rollouts ({b}) to be a multiple of the {n} dynamics members.")
-
     def one_step(carry: tuple, xs: tuple) -> tuple:
         obs, alive = carry
         index, eps = xs
@@ -205,3 +214,42 @@ def imagine(
         one_step, (start, jnp.ones(b, bool)), (which, noise)
     )
     return Rollout(obs, act, executed, reward, terminated, live, jnp.ones_like(reward), last_obs)
+
+
+_trajectories = jax.jit(trajectories, static_argnames=("task", "settings"))
+
+
+@jax.jit
+def _join(parts: list[Rollout]) -> Rollout:
+    def whole(name: str) -> Array:
+        return jnp.concatenate([getattr(part, name) for part in parts], axis=0 if name == "last_obs" else 1)
+
+    return Rollout(**{each.name: whole(each.name) for each in fields(Rollout)})
+
+
+def imagine(
+    task: Task,
+    settings: Imagine,
+    policy: Policy,
+    model: Dynamics,
+    start: Float[Array, "b obs"],
+    update: Int[Array, ""],
+    key: PRNGKeyArray,
+    outer_key: PRNGKeyArray,
+) -> Rollout:
+    """Roll the policy out in M from `start`; `outer_key` is the same for all updates of a deployment.
+
+    In two halves, side by side: a step of a few hundred trajectories is too small to be split by XLA. Two on any number
+    of cores, so that the bits do not depend on it.
+    """
+    b, n = start.shape[0], count(model.members)
+    unit = n if settings.member == "per_trajectory" else 1
+    if b % unit:
+        raise UserError(f"member per_trajectory needs rollouts ({b}) to be a multiple of the {n} dynamics members.")
+    which, noise = draw(settings, (b, task.act_size), n, update, key, outer_key)
+    half = b // unit // 2 * unit
+
+    def part(rows: slice) -> Rollout:
+        return jax.block_until_ready(_trajectories(task, settings, policy, model, start[rows], which, noise[:, rows]))
+
+    return _join(side_by_side(part, [slice(half), slice(half, b)] if half else [slice(b)]))

@@ -111,6 +111,18 @@ def conjugate_gradients(
     return x, left
 
 
+BLOCK = 5000  # rows per pass through the policy: hidden layers of all rows at once would not fit into a cache
+
+
+def _in_blocks(rows: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Rows [n ...] as [blocks, n / blocks, ...]; what is missing in the last block is 0."""
+    n = len(rows[0])
+    blocks = -(-n // BLOCK)
+    size = -(-n // blocks)
+    filled = (jnp.concatenate([x, jnp.zeros((blocks * size - n, *x.shape[1:]), x.dtype)]) for x in rows)
+    return tuple(x.reshape(blocks, size, *x.shape[1:]) for x in filled)
+
+
 def trpo_step(
     settings: TRPO,
     learned_sigma: bool,
@@ -133,14 +145,32 @@ def trpo_step(
         new = with_trainable(policy, unravel(parameters))
         return jax.vmap(new.mean)(states), new.log_sigma
 
-    old = jax.tree.map(jax.lax.stop_gradient, distribution(theta, obs))
+    samples = _in_blocks((obs, act, weighted_advantage, share))
+
+    def slope(block: tuple) -> tuple:
+        """The surrogate of a block at theta, where the ratio is 1, with its gradient and the means."""
+        states, actions, advantage, part = block
+
+        def surrogate(parameters: Float[Array, " p"]) -> tuple:
+            new = distribution(parameters, states)
+            ratio = jnp.exp(log_ratio(jax.tree.map(jax.lax.stop_gradient, new), new, actions))
+            return part @ (ratio * advantage), new[0]
+
+        return jax.value_and_grad(surrogate, has_aux=True)(theta)
+
+    (before, old), gradient = jax.lax.map(slope, samples)
+    before, gradient = jnp.sum(before), jnp.sum(gradient, axis=0)
 
     def surrogate_and_kl(parameters: Float[Array, " p"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Both from one forward pass."""
-        new = distribution(parameters, obs)
-        return share @ (jnp.exp(log_ratio(old, new, act)) * weighted_advantage), share @ gaussian_kl(new, old)
 
-    (before, _), gradient = jax.value_and_grad(surrogate_and_kl, has_aux=True)(theta)
+        def inside(block: tuple) -> tuple:
+            (states, actions, advantage, part), mean = block
+            new, old = distribution(parameters, states), (mean, policy.log_sigma)
+            return part @ (jnp.exp(log_ratio(old, new, actions)) * advantage), part @ gaussian_kl(new, old)
+
+        after, kl = jax.lax.map(inside, (samples, old))
+        return jnp.sum(after), jnp.sum(kl)
 
     states, some = obs[:: settings.fisher_stride], live[:: settings.fisher_stride]
     some = some / jnp.maximum(jnp.sum(some), 1.0)
