@@ -102,10 +102,7 @@ def visit(capacity: int, deployments: int, rows: int, epochs: int, narrow: bool)
     error = models.SquaredError()
     once = replace(settings.dynamics, epochs=1)  # a longer fit would begin its second epoch while the first is timed
     next(fit.epochs(once, error, few, begun, k_fit))
-    taken = [
-        timed(lambda: next(fit.epochs(once, error, made, begun, k_fit))[0].networks)[1]
-        for _ in range(epochs)
-    ]
+    taken = [timed(lambda: next(fit.epochs(once, error, made, begun, k_fit))[0].networks)[1] for _ in range(epochs)]
     peaks["fit"] = peak_mb()
 
     # The update

@@ -109,9 +109,10 @@ def read_products(texts: Path) -> dict[tuple[str, str], str]:
             if match := DOT.search(text):
                 sides = [shapes.get(match[side], "?").partition("[")[2].strip("]") for side in ("left", "right")]
                 turned = "'" if match[3] == "0" else ""
-                inside[computation] = f"{sides[0].replace(',', 'x')}{turned} . {sides[1].replace(',', 'x')}"
+                product = f"{sides[0].replace(',', 'x')}{turned} . {sides[1].replace(',', 'x')}"
+                inside[computation] = " and ".join(filter(None, [inside.get(computation), product]))
                 if own := SHAPE.search(text):
-                    found[program, own["name"]] = inside[computation]
+                    found[program, own["name"]] = product
             elif (called := re.search(r"calls=%([\w.-]+)", text)) and called[1] in inside:
                 found[program, SHAPE.search(text)["name"]] = inside[called[1]]  # type: ignore[index]
     return found

@@ -142,6 +142,7 @@ class ImaginedTRPO:
             fitted = work
             for fitted, metrics in fit.epochs(self.dynamics, error, rows_M, work, k_M):
                 yield replace(state, fit=fitted), {"stage": "dynamics", "index": metrics["epoch"], **metrics}
+            del rows_M  # as large as D_all
             state = replace(state, stage="labeler", dynamics=Dynamics(fitted.best, scaling), fit=None)
         if state.stage == "labeler":  # line 3: train the uncertainty labeler on D_all
             work = state.fit or models.begin_labeler(task, self.labeler, state.labeler, scaling, k_new_P)
@@ -149,6 +150,7 @@ class ImaginedTRPO:
             fitted = work
             for fitted, metrics in fit.epochs(self.labeler, models.GaussianLikelihood(), rows_P, work, k_P):
                 yield replace(state, fit=fitted), {"stage": "labeler", "index": metrics["epoch"], **metrics}
+            del rows_P
             judge = Labeler(fitted.best, scaling, models.measure_levels(fitted.best, scaling, data))
             state = replace(state, stage="start", labeler=judge, fit=None)
         if state.stage == "start":  # line 5: pi_init <- the data-collection policy
@@ -224,16 +226,20 @@ def rating_metrics(rating: handover.Rating) -> Metrics:
     }
 
 
+FEW = 10_000  # initial and held-out states to start from, at most: more of them would tell nothing new
+
+
 def places(settings: Imagine, task: Task, data: Dataset, key: PRNGKeyArray) -> tuple[Starts, Starts, Starts]:
-    """Start states: initial ones, any, and held-out ones for checks; arrays at full capacity, so nothing recompiles."""
+    """Start states: initial ones, any, and held-out ones for checks; arrays of one size, so nothing recompiles."""
     live, heldout, initial = np.asarray(data.live), np.asarray(data.heldout), np.asarray(data.initial)
     obs = np.asarray(data.obs)
 
-    def pack(chosen: np.ndarray) -> Starts:
-        packed = np.zeros_like(obs)
-        n = min(len(chosen), len(packed))
-        packed[:n] = chosen[:n]
-        return Starts(jnp.asarray(packed), jnp.asarray(n))
+    def pack(chosen: np.ndarray, room: int) -> Starts:
+        if len(chosen) > room:
+            chosen = chosen[np.linspace(0, len(chosen) - 1, room).astype(int)]
+        packed = np.zeros((room, obs.shape[1]), np.float32)
+        packed[: len(chosen)] = chosen
+        return Starts(jnp.asarray(packed), jnp.asarray(len(chosen)))
 
     train = live & ~heldout
     begins = train & initial if (train & initial).any() else live & initial
@@ -242,7 +248,8 @@ def places(settings: Imagine, task: Task, data: Dataset, key: PRNGKeyArray) -> t
         unseen = np.asarray(reset_states(task, 1000, key))
     else:
         unseen = obs[heldout & initial if (heldout & initial).sum() >= 5 else heldout]
-    return pack(obs[begins]), pack(obs[train]), pack(unseen)
+    few = min(len(obs), FEW)
+    return pack(obs[begins], few), pack(obs[train], len(obs)), pack(unseen, few)
 
 
 def update(

@@ -121,7 +121,6 @@ def _lot(seed: int, deployment: int, index: int) -> bytes:
 
 
 def _fill(parts: list[np.ndarray], capacity: int) -> Array:
-    joined = np.concatenate(parts)
-    whole = np.zeros((capacity, *joined.shape[1:]), joined.dtype)
-    whole[: len(joined)] = joined
+    whole = np.zeros((capacity, *parts[0].shape[1:]), parts[0].dtype)
+    np.concatenate(parts, out=whole[: sum(map(len, parts))])
     return jnp.asarray(whole)

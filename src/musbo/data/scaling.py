@@ -42,31 +42,34 @@ def measure(data: Dataset, learn_reward: bool) -> Scaling:
     chosen = rows(data.training)
     if not len(chosen):
         raise UserError("There are no training rows to measure: collect or ingest a batch first.")
-    # Sums over many rows lose digits in float32.
-    obs = np.asarray(data.obs)[chosen].astype(np.float64)
-    act = np.asarray(data.act)[chosen].astype(np.float64)
-    next_obs = np.asarray(data.next_obs)[chosen].astype(np.float64)
-    target = next_obs - obs
-    # A difference inherits the rounding of what it was taken from, so its spread is compared with that size.
-    target_size = np.maximum(_size(obs), _size(next_obs))
+    obs, act, next_obs = (np.asarray(array) for array in (data.obs, data.act, data.next_obs))
+
+    def column(array: np.ndarray, j: int) -> Float64[np.ndarray, " n"]:
+        return array[chosen, j].astype(np.float64)  # sums over many rows lose digits in float32
+
+    def change(j: int) -> tuple[Float32[np.ndarray, ""], Float32[np.ndarray, ""]]:
+        before, after = column(obs, j), column(next_obs, j)
+        # A difference inherits the rounding of what it was taken from, so its spread is compared with that size.
+        return _moments(after - before, max(_size(before), _size(after)))
+
+    # Column by column: in float64, all at once would be larger than D_all itself.
+    seen = [_moments(each, _size(each)) for each in (column(obs, j) for j in range(obs.shape[1]))]
+    done = [_moments(each, _size(each)) for each in (column(act, j) for j in range(act.shape[1]))]
+    target = [change(j) for j in range(obs.shape[1])]
     if learn_reward:
-        reward = np.asarray(data.reward)[chosen].astype(np.float64)[:, None]
-        target = np.concatenate([target, reward], axis=1)
-        target_size = np.concatenate([target_size, _size(reward)])
-    obs_mean, obs_std = _moments(obs, _size(obs))
-    act_mean, act_std = _moments(act, _size(act))
-    target_mean, target_std = _moments(target, target_size)
-    return Scaling(obs_mean, obs_std, act_mean, act_std, target_mean, target_std)
+        reward = column(np.asarray(data.reward)[:, None], 0)
+        target.append(_moments(reward, _size(reward)))
+    return Scaling(*(jnp.asarray(np.stack(each)) for part in (seen, done, target) for each in zip(*part, strict=True)))
 
 
-def _size(values: Float64[np.ndarray, "n column"]) -> Float64[np.ndarray, " column"]:
-    return np.max(np.abs(values), axis=0)
+def _size(values: Float64[np.ndarray, " n"]) -> float:
+    return float(np.max(np.abs(values)))
 
 
-def _moments(
-    values: Float64[np.ndarray, "n column"], size: Float64[np.ndarray, " column"]
-) -> tuple[Float32[Array, " column"], Float32[Array, " column"]]:
-    std = np.std(values, axis=0)
+def _moments(values: Float64[np.ndarray, " n"], size: float) -> tuple[Float32[np.ndarray, ""], Float32[np.ndarray, ""]]:
+    """Mean and standard deviation of a column."""
+    std = np.std(values)
     # The floor keeps 1 / std finite in float32. A constant column is centred and otherwise left alone.
-    std = np.where(std <= np.maximum(CONSTANT * size, np.finfo(np.float32).tiny), 1.0, std)
-    return jnp.asarray(np.mean(values, axis=0), jnp.float32), jnp.asarray(std, jnp.float32)
+    if std <= max(CONSTANT * size, np.finfo(np.float32).tiny):
+        std = 1.0
+    return np.asarray(np.mean(values), np.float32), np.asarray(std, np.float32)
