@@ -14,7 +14,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "speed"))
-import limit  # noqa: E402
+import limit  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 BODIES = {"halfcheetah": (17, 6), "hopper": (11, 3)}  # numbers of an observation and of an action
 SHARED = {"hidden": (200,) * 4, "batch": 250, "members": (5, 3), "steps_P": 3400, "policy": (200, 200), "stride": 10}
