@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from musbo.algorithms import imagined_trpo
 from musbo.algorithms.floors import Chance, Imitation
-from musbo.algorithms.imagined_trpo import ImaginedTRPO, update
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.model_free import Likelihood, ModelFree
 from musbo.algorithms.mopo import MOPO, DecayedLikelihood
 from musbo.algorithms.recipes import ALGORITHMS, Preset, budget, settings
@@ -27,7 +28,7 @@ from musbo.data.scaling import Scaling
 from musbo.learning import fit, replay, soft
 from musbo.learning.branch import refill
 from musbo.learning.fit import FitSettings, planned_epochs
-from musbo.learning.imagine import Starts
+from musbo.learning.imagine import Starts, draw, trajectories
 from musbo.learning.models import GaussianLikelihood, SquaredError
 from musbo.learning.soft import Nearness
 from musbo.learning.start import ActionError
@@ -115,25 +116,21 @@ def _(method: ImaginedTRPO, task: Task, rows: int, newest: int) -> dict[str, flo
     policy = init_policy(KEY, task, method.policy)
     value = method.baseline.begin(task.obs_size, KEY)
     somewhere = Starts(jnp.zeros((10, task.obs_size)), jnp.asarray(10))
-    one = partial(update, method, task)
     trained = int(TRAINING_SHARE * rows)
+
+    def one_update(policy: Any, value: Any, index: Any) -> Any:
+        """`imagined_trpo.update` without its threads, in which nothing can be traced."""
+        where, k_imagine, keys = imagined_trpo._begin_update(method, task, somewhere, somewhere, index, KEY)
+        shape = method.imagine.rollouts, task.act_size
+        drawn = draw(method.imagine, shape, method.dynamics.members, index, k_imagine, KEY)
+        rollout = trajectories(task, method.imagine, policy, M, where, *drawn)
+        return imagined_trpo._learn(method, task, policy, value, P, rollout, index, *keys)
+
+    improve = operations(one_update, policy, value, jnp.asarray(0), passes=(method.trpo.cg_iterations, 1))
     return {
         "dynamics": fitting(method.dynamics, SquaredError(), members, n_in, n_out, trained),
         "labeler": fitting(method.labeler, GaussianLikelihood(), judges, n_in, task.obs_size, trained),
-        "improve": method.updates
-        * operations(
-            one,
-            policy,
-            value,
-            M,
-            P,
-            somewhere,
-            somewhere,
-            jnp.asarray(0),
-            KEY,
-            KEY,
-            passes=(method.trpo.cg_iterations, 1),
-        ),  # fmt: skip
+        "improve": method.updates * improve,
     }
 
 
@@ -188,6 +185,15 @@ def _(method: Chance, task: Task, rows: int, newest: int) -> dict[str, float]:
     return {}
 
 
+def per_deployment(method: Any, task: Task, allowed: Any) -> dict[str, float]:
+    """Mean over the deployments of a campaign with this budget, part by part."""
+    total: dict[str, float] = {}
+    for d in range(1, allowed.deployments + 1):
+        for part, count in work(method, task, d * allowed.batch, allowed.batch).items():
+            total[part] = total.get(part, 0.0) + count / allowed.deployments
+    return total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="halfcheetah")
@@ -197,11 +203,7 @@ def main() -> None:
     task, allowed = find_task(chosen.task), budget(preset, chosen.task)
     table, ours = [], 0.0
     for name in ALGORITHMS:
-        total: dict[str, float] = {}
-        for d in range(1, allowed.deployments + 1):
-            parts = work(settings(name, preset, chosen.task), task, d * allowed.batch, allowed.batch)
-            for part, count in parts.items():
-                total[part] = total.get(part, 0.0) + count / allowed.deployments
+        total = per_deployment(settings(name, preset, chosen.task), task, allowed)
         whole = sum(total.values())
         ours = ours or whole
         row = {"algo": name, "tera_operations": round(whole / 1e12, 3), "of_musbo": round(whole / ours, 3)}

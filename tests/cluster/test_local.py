@@ -15,9 +15,10 @@ import musbo
 from musbo.campaign.folders import read_status
 from musbo.campaign.results import summary
 from musbo.cli import main
-from musbo.cluster import local
+from musbo.cluster import cell, local
 from musbo.cluster.progress import Progress, seconds_left
 from musbo.cluster.study import Cell, Variant, cells, recorded
+from musbo.core.cores import usable_cores
 from musbo.core.errors import UserError
 from tests.stories import tiny
 
@@ -108,6 +109,16 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str], seeds: list[
     more = complete(study(out, file, "--seeds", "2"))
     assert len(more["runs"]) == n + n // len(seeds)
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was there is reused
+
+
+def test_a_cell_has_the_same_bits_with_and_without_a_core_of_its_own(tmp_path: Path):
+    """As on this machine, and as on a cluster, where a cell sees every core; tiny networks would agree anyhow."""
+    short = ["--preset", "quick", "--deployments", "1", "--updates", "3", "--episodes", "1"]
+    short += ["--dynamics.epochs", "2", "--labeler.epochs", "2"]
+    for name, cores in (("own", usable_cores()[:1]), ("any", [])):
+        words = ["run", "pointmass", *short, "--out", str(tmp_path / name)]
+        subprocess.run(cell.command(cores, tmp_path / name, words), env=ENVIRONMENT, check=True, capture_output=True)
+    assert summary(tmp_path / "own")["policy_sha256"] == summary(tmp_path / "any")["policy_sha256"]
 
 
 def test_ctrl_c_stops_the_runs_and_says_how_to_go_on(tmp_path: Path):

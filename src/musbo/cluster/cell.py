@@ -34,9 +34,11 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
         sys.exit(1)
     wait_for_lock(Path(folder))
     count = len(cores.split(","))
-    if count == 1:  # one thread, and the same bits wherever a cell runs
+    if count == 1:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()
-    os.environ["OMP_NUM_THREADS"] = str(count)
+    # XLA divides its loops by the cores that it sees, which decides on rounding. A cell of a cluster has no core of its
+    # own and sees them all, so XLA is told the number: the same bits wherever a cell runs.
+    os.environ["NPROC"] = os.environ["OMP_NUM_THREADS"] = str(count)
     os.execv(sys.executable, [sys.executable, "-m", "musbo", *words])
 
 

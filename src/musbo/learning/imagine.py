@@ -239,8 +239,8 @@ def imagine(
 ) -> Rollout:
     """Roll the policy out in M from `start`; `outer_key` is the same for all updates of a deployment.
 
-    In two halves, side by side: a step of a few hundred trajectories is too small to be split by XLA. Two on any number
-    of cores, so that the bits do not depend on it.
+    In two halves, side by side: a step of a few hundred trajectories is too small to be split by XLA. Always two, so
+    that shapes, which decide on rounding, do not follow the number of cores.
     """
     b, n = start.shape[0], count(model.members)
     unit = n if settings.member == "per_trajectory" else 1

@@ -1,0 +1,61 @@
+"""What each alternative costs: floating-point operations per deployment, mean over a campaign.
+
+    python benchmarks/fast-preset/costs.py
+
+Writes the column `tera_operations` of trials.csv and the table of README.md between its marks, counted as for the
+methods (../methods/operations.py). Settings that no trial changed are those of `fast`.
+"""
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.algorithms.recipes import budget, settings
+from musbo.tasks.find import find_task
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "methods"))
+from operations import per_deployment  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+MARKS = "<!-- operations -->", "<!-- end -->"
+
+
+def alternative(row: dict[str, Any]) -> ImaginedTRPO:
+    method = settings("musbo", "fast", row["task"])
+    assert isinstance(method, ImaginedTRPO)
+    rollouts, horizon = map(int, row["imagined"].split("x"))
+    return replace(
+        method,
+        dynamics=replace(method.dynamics, max_steps=int(row["fit_steps_M"])),
+        imagine=replace(method.imagine, rollouts=rollouts, horizon=horizon, starts=row["starts"]),
+        updates=int(row["updates"]),
+    )
+
+
+def main() -> None:
+    file = HERE / "trials.csv"
+    rows: list[dict[str, Any]] = list(csv.DictReader(file.open()))
+    table = ["| task | seed | trial | dynamics / labeler / improve | all | return after each deployment |"]
+    table.append("|---|---|---|---|---|---|")
+    for row in rows:
+        each = per_deployment(alternative(row), find_task(row["task"]), budget("fast", row["task"])).values()
+        row["tera_operations"] = f"{sum(each) / 1e12:.1f}"
+        what = "{trial}; {imagined}, {updates} updates, delta {delta}, alpha {alpha}".format(**row)
+        cost = " / ".join(f"{number / 1e12:.1f}" for number in each)
+        ends = f"{row['tera_operations']} | {row['returns_per_deployment']}"
+        table.append(f"| {row['task']} | {row['seed']} | {what} | {cost} | {ends} |")
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    readme = HERE / "README.md"
+    before, _, rest = readme.read_text().partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    readme.write_text(f"{before}{MARKS[0]}\n" + "\n".join(table) + f"\n{MARKS[1]}{after}")
+
+
+if __name__ == "__main__":
+    main()
