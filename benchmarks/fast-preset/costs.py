@@ -27,9 +27,11 @@ def alternative(row: dict[str, Any]) -> ImaginedTRPO:
     method = settings("musbo", "fast", row["task"])
     assert isinstance(method, ImaginedTRPO)
     rollouts, horizon = map(int, row["imagined"].split("x"))
+    batch = int(row["fit_batch"])
     return replace(
         method,
-        dynamics=replace(method.dynamics, max_steps=int(row["fit_steps_M"])),
+        dynamics=replace(method.dynamics, max_steps=int(row["fit_steps_M"]), batch=batch),
+        labeler=replace(method.labeler, batch=batch),
         imagine=replace(method.imagine, rollouts=rollouts, horizon=horizon, starts=row["starts"]),
         updates=int(row["updates"]),
     )

@@ -88,7 +88,7 @@ def visit(capacity: int, deployments: int, rows: int, epochs: int, narrow: bool)
     k_M, k_P, k_fit, k_begin, k_places, k_update, k_outer = jax.random.split(jax.random.PRNGKey(0), 7)
     peaks = {"imports": peak_mb()}
 
-    data, assemble_s = timed(lambda: assemble(list(batches(deployments, rows)), capacity, seed=0))
+    data, assemble_s = timed(lambda: assemble(batches(deployments, rows), capacity, seed=0))
     peaks["assemble"] = peak_mb()
     scaling, measure_s = timed(lambda: measure(data, learn_reward=False))
     peaks["scaling"] = peak_mb()

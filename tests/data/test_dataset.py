@@ -125,7 +125,7 @@ def test_rows_of_a_mask():
 
 
 def test_refusals(make):
-    with pytest.raises(UserError, match="hold 8 transitions, but the budget of this campaign is 7"):
+    with pytest.raises(UserError, match="Batches 1 to 2 hold 8 transitions, but the budget of this campaign is 7"):
         assemble([make([5]), make([3])], 7, 0)
     with pytest.raises(UserError, match="no data yet"):
         assemble([], 7, 0)

@@ -164,8 +164,7 @@ def test_more_held_out_rows_than_one_chunk():
 
 
 def orders(settings: FitSettings, epoch: int, data: Rows) -> np.ndarray:
-    orders = [fit._order(settings, data, KEY, epoch, k, 4) for k in range(settings.members)]
-    return np.stack(orders)[:, : len(data.train)]
+    return np.stack([fit._order(settings, data, KEY, epoch, k) for k in range(settings.members)])
 
 
 def test_members_see_the_same_rows_in_their_own_order():
@@ -218,6 +217,16 @@ def test_the_number_of_cores_changes_no_bit(monkeypatch: pytest.MonkeyPatch):
     ends = []
     for cores in ([0], [0, 1], [0, 1, 2, 3]):
         monkeypatch.setattr(fit, "usable_cores", lambda cores=cores: cores)
+        ends.append([s for s, _ in epochs(settings, models.SquaredError(), data, start, KEY)][-1])
+    for end in ends[1:]:
+        jax.tree.map(np.testing.assert_array_equal, end, ends[0])
+
+
+def test_an_epoch_in_one_stretch_or_several_has_the_same_bits(monkeypatch: pytest.MonkeyPatch):
+    settings, data, start = small_fit()
+    ends = []
+    for stretch in (200, 3, 2, 1):  # an epoch has four minibatches
+        monkeypatch.setattr(fit, "STRETCH", stretch)
         ends.append([s for s, _ in epochs(settings, models.SquaredError(), data, start, KEY)][-1])
     for end in ends[1:]:
         jax.tree.map(np.testing.assert_array_equal, end, ends[0])

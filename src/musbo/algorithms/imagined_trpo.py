@@ -233,23 +233,25 @@ def places(settings: Imagine, task: Task, data: Dataset, key: PRNGKeyArray) -> t
     """Start states: initial ones, any, and held-out ones for checks; arrays of one size, so nothing recompiles."""
     live, heldout, initial = np.asarray(data.live), np.asarray(data.heldout), np.asarray(data.initial)
     obs = np.asarray(data.obs)
+    few = min(len(obs), FEW)
+    all_of_them = len(obs) if settings.starts in ("any", "mixed") else few
 
-    def pack(chosen: np.ndarray, room: int) -> Starts:
+    def pack(states: np.ndarray, chosen: np.ndarray, room: int) -> Starts:
+        chosen = np.flatnonzero(chosen)
         if len(chosen) > room:
             chosen = chosen[np.linspace(0, len(chosen) - 1, room).astype(int)]
-        packed = np.zeros((room, obs.shape[1]), np.float32)
-        packed[: len(chosen)] = chosen
+        packed = np.zeros((room, states.shape[1]), np.float32)
+        np.take(states, chosen, axis=0, out=packed[: len(chosen)])
         return Starts(jnp.asarray(packed), jnp.asarray(len(chosen)))
 
     train = live & ~heldout
     begins = train & initial if (train & initial).any() else live & initial
     begins = begins if begins.any() else train  # logs may hold no episode's beginning
     if settings.starts == "reset":
-        unseen = np.asarray(reset_states(task, 1000, key))
+        unseen = pack(np.asarray(reset_states(task, 1000, key)), np.ones(1000), few)
     else:
-        unseen = obs[heldout & initial if (heldout & initial).sum() >= 5 else heldout]
-    few = min(len(obs), FEW)
-    return pack(obs[begins], few), pack(obs[train], len(obs)), pack(unseen, few)
+        unseen = pack(obs, heldout & initial if (heldout & initial).sum() >= 5 else heldout, few)
+    return pack(obs, begins, few), pack(obs, train, all_of_them), unseen
 
 
 def update(

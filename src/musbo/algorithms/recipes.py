@@ -137,8 +137,8 @@ def _fast(task: str) -> ImaginedTRPO:
     fit = FitSettings(
         hidden=(200, 200, 200, 200),
         activation="silu",
-        learning_rate=3e-3,
-        batch=250,
+        learning_rate=5e-3,
+        batch=125,
         epochs=12,
         max_steps=3400,
         decay="cosine",
@@ -208,7 +208,7 @@ def model_free(regulariser: Regulariser) -> Callable[[Preset, str], ModelFree]:
             networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
             return ModelFree(narrower(regulariser, 64), networks, steps=4000)
         if preset == "fast":
-            return ModelFree(narrower(regulariser, 200), steps=20_000)
+            return ModelFree(narrower(regulariser, 200), steps=12_000)
         return ModelFree(regulariser, steps=200_000)
 
     return make

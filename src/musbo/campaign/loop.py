@@ -159,9 +159,13 @@ class _Field:
     def load(self, name: str) -> Any:
         return serial.decode(self.store.get(name), name)
 
-    def batches(self) -> list[Batch]:
-        held = self.status().batches
-        return [batch_from_bytes(self.store.get(held[d]["batch"]), held[d]["batch"]) for d in sorted(held)]
+    def batch(self, d: int) -> Batch:
+        name = self.status().batches[d]["batch"]
+        return batch_from_bytes(self.store.get(name), name)
+
+    def batches(self) -> Iterator[Batch]:
+        """Every batch so far, read one at a time."""
+        return map(self.batch, sorted(self.status().batches))
 
     def capacity(self) -> int:
         """Rows of D_all at the end of the campaign: shapes are the same from the first deployment to the last."""
@@ -230,8 +234,8 @@ class _Field:
 
     def novelty(self, batch: Batch) -> dict[str, float]:
         """How far a batch is from everything before it."""
-        earlier = self.batches()
-        return {"novelty": novelty(batch.obs, np.concatenate([b.obs for b in earlier]))} if earlier else {}
+        earlier = [before.obs for before in self.batches()]
+        return {"novelty": novelty(batch.obs, np.concatenate(earlier))} if earlier else {}
 
     # Lines 2 to 4
 
@@ -280,7 +284,7 @@ class _Field:
         state = self.load(self.status().trained[d]["state"])
         reason = no_simulator(self.task)
         if reason is not None:
-            batch = self.batches()[-1]
+            batch = self.batch(d)
             unseen = rows_of(batch, split(batch, self.settings.seed, d))
             payload: dict[str, Any] = {"skipped": reason, **self.foresight(state, unseen, replay=True)}
         else:

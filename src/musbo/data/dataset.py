@@ -10,7 +10,7 @@ episodes only: a later batch never moves a row that a model was once judged on i
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -47,40 +47,45 @@ class Dataset(eqx.Module):
         return self.live & ~self.heldout
 
 
-def assemble(batches: Sequence[Batch], capacity: int, seed: int, heldout_share: float = 0.15) -> Dataset:
-    """D_all from the batches of deployments 1, 2, ... in that order."""
-    if not batches:
-        raise UserError("There is no data yet: collect or ingest a batch first.")
+def assemble(batches: Iterable[Batch], capacity: int, seed: int, heldout_share: float = 0.15) -> Dataset:
+    """D_all from the batches of deployments 1, 2, ... in that order, of which one at a time is held in memory."""
     if not 0 < heldout_share < 1:
         raise UserError(f"The held-out share must lie between 0 and 1, but it is {heldout_share}.")
-    sizes = [(batch.obs.shape[1], batch.act.shape[1]) for batch in batches]
-    for number, size in enumerate(sizes, start=1):
-        if size != sizes[0]:
+    columns: dict[str, np.ndarray] = {}
+    sizes: list[tuple[int, int]] = []
+    total = 0
+    for number, batch in enumerate(batches, start=1):
+        parts = {
+            "obs": batch.obs,
+            "act": batch.act,
+            "reward": batch.reward,
+            "next_obs": batch.next_obs,
+            "terminated": batch.terminated,
+            "live": np.ones(len(batch), bool),
+            "heldout": split(batch, seed, number, heldout_share),
+            "initial": batch.initial(),
+            "deployment": np.full(len(batch), number, np.int32),
+        }
+        sizes.append((batch.obs.shape[1], batch.act.shape[1]))
+        if sizes[-1] != sizes[0]:
             raise UserError(
-                f"Batch {number} has {size[0]} observation and {size[1]} action columns, "
+                f"Batch {number} has {sizes[-1][0]} observation and {sizes[-1][1]} action columns, "
                 f"but batch 1 has {sizes[0][0]} and {sizes[0][1]}: they belong to different tasks."
             )
-    total = sum(len(batch) for batch in batches)
-    if total > capacity:
-        raise UserError(
-            f"The batches hold {total} transitions, but the budget of this campaign is {capacity}: "
-            "give it more deployments or a larger batch size."
-        )
-
-    numbers = range(1, len(batches) + 1)
-    splits = [split(batch, seed, number, heldout_share) for number, batch in zip(numbers, batches, strict=True)]
-    owners = [np.full(len(batch), number, np.int32) for number, batch in zip(numbers, batches, strict=True)]
-    return Dataset(
-        obs=_fill([batch.obs for batch in batches], capacity),
-        act=_fill([batch.act for batch in batches], capacity),
-        reward=_fill([batch.reward for batch in batches], capacity),
-        next_obs=_fill([batch.next_obs for batch in batches], capacity),
-        terminated=_fill([batch.terminated for batch in batches], capacity),
-        live=_fill([np.ones(len(batch), bool) for batch in batches], capacity),
-        heldout=_fill(splits, capacity),
-        initial=_fill([batch.initial() for batch in batches], capacity),
-        deployment=_fill(owners, capacity),
-    )
+        here = slice(total, total + len(batch))
+        total = here.stop
+        if total > capacity:
+            raise UserError(
+                f"Batches 1 to {number} hold {total} transitions, but the budget of this campaign is {capacity}: "
+                "give it more deployments or a larger batch size."
+            )
+        for name, part in parts.items():
+            if number == 1:
+                columns[name] = np.zeros((capacity, *part.shape[1:]), part.dtype)
+            columns[name][here] = part
+    if not columns:
+        raise UserError("There is no data yet: collect or ingest a batch first.")
+    return Dataset(**{name: jnp.asarray(columns.pop(name)) for name in list(columns)})
 
 
 def split(batch: Batch, seed: int, deployment: int, heldout_share: float = 0.15) -> Bool[np.ndarray, " n"]:
@@ -118,9 +123,3 @@ def _lot(seed: int, deployment: int, index: int) -> bytes:
     # A hash and not a random generator, whose stream may change with the version of its library: the split is drawn
     # anew each time a campaign is opened and has to come out the same for years.
     return hashlib.sha256(f"split {seed} {deployment} {index}".encode()).digest()
-
-
-def _fill(parts: list[np.ndarray], capacity: int) -> Array:
-    whole = np.zeros((capacity, *parts[0].shape[1:]), parts[0].dtype)
-    np.concatenate(parts, out=whole[: sum(map(len, parts))])
-    return jnp.asarray(whole)

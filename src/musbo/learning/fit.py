@@ -127,20 +127,24 @@ def _together(members: list[FitState]) -> FitState:
     return replace(jax.tree.map(lambda *leaves: jnp.stack(leaves), *members), epoch=members[0].epoch)
 
 
+STRETCH = 200  # minibatches per call: XLA keeps some memory for every turn of a loop until the loop is over
+
+
 @partial(jax.jit, static_argnames=("settings", "objective", "batch"))
 def _train_member(
     settings: FitSettings,
     objective: Objective,
     batch: int,
-    one: FitState,
+    trained: tuple[Any, Any],
     x: Float[Array, "c in"],
     y: Float[Array, "c out"],
-    order: Int[Array, " c"],
+    order: Int[Array, " s"],
     steps: Int[Array, ""],
+    before: Int[Array, ""],
     total: Int[Array, ""],
     l2: Float[Array, ""],
 ) -> tuple[Any, Any]:
-    """One epoch of one member: its network and moments afterwards."""
+    """A stretch of `steps` minibatches for one member, after `before` of `total`: its network and moments."""
 
     def minibatch(i: Int[Array, ""], carry: tuple) -> tuple:
         network, moments = carry
@@ -151,11 +155,11 @@ def _train_member(
             return objective.loss(n, x[picked], y[picked]) + l2 * decay
 
         updates, moments = adam(jax.grad(loss)(network), moments)
-        done = (one.epoch * steps + i) / total
+        done = (before + i) / total
         rate = settings.learning_rate * (0.5 * (1 + jnp.cos(jnp.pi * done)) if settings.decay == "cosine" else 1.0)
         return jax.tree.map(lambda p, u: p - rate * u, network, updates), moments
 
-    return jax.lax.fori_loop(0, steps, minibatch, (one.networks, one.moments))
+    return jax.lax.fori_loop(0, steps, minibatch, trained)
 
 
 CHUNK = 2048  # rows per call of the validation loop: bounds its memory
@@ -198,15 +202,13 @@ def _keep_best(
     )
 
 
-def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, k: int, batch: int) -> np.ndarray:
-    """Minibatch order of member k for one epoch, padded to the capacity: its shape is always the same."""
-    order = np.zeros(max(len(rows.x), batch), np.int32)
+def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, k: int) -> Int[np.ndarray, " n"]:
+    """Minibatch order of member k for one epoch."""
     seed = np.asarray(key).tolist()
     train = rows.train
     if settings.bootstrap:  # the same draw in every epoch: a property of the member
         train = np.random.default_rng([*seed, k]).choice(train, len(train))
-    order[: len(train)] = np.random.default_rng([*seed, k, epoch + 1]).permutation(train)
-    return order
+    return np.random.default_rng([*seed, k, epoch + 1]).permutation(train)
 
 
 def planned_epochs(settings: FitSettings, steps: int) -> int:
@@ -229,15 +231,19 @@ def epochs(
     n = jnp.asarray(len(rows.heldout))
     l2 = jnp.asarray(settings.l2 / len(rows.train), jnp.float32)
 
-    many = jnp.asarray(steps), jnp.asarray(total * steps)
     patience = jnp.asarray(settings.patience)
 
     def train(k: int, before: Callable[[], FitState]) -> FitState:
         one = before()
         if not bool(one.active):  # a member that has stopped runs no minibatch at all
             return replace(one, epoch=one.epoch + 1)
-        order = jnp.asarray(_order(settings, rows, key, int(one.epoch), k, batch))
-        trained = _train_member(settings, objective, batch, one, rows.x, rows.y, order, *many, l2)
+        order = _order(settings, rows, key, int(one.epoch), k)
+        trained = one.networks, one.moments
+        for first in range(0, steps, STRETCH):
+            picked = order[first * batch : min(first + STRETCH, steps) * batch]
+            counts = len(picked) // batch, int(one.epoch) * steps + first, total * steps
+            picked = np.pad(picked, (0, STRETCH * batch - len(picked)))  # one shape, so nothing is compiled again
+            trained = _train_member(settings, objective, batch, trained, rows.x, rows.y, picked, *counts, l2)
         error = validation_error(objective, trained[0], rows.x, rows.y, heldout, n)
         return jax.block_until_ready(_keep_best(one, *trained, error, patience))
 
