@@ -9,6 +9,7 @@ methods (../methods/operations.py). Settings that no trial changed are those of 
 import csv
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = list(csv.DictReader(file.open()))
     table = ["| task | seed | trial | dynamics / labeler / improve | all | return after each deployment |"]
     table.append("|---|---|---|---|---|---|")
+    counted = cache(lambda method, task: per_deployment(method, find_task(task), budget("fast", task)).values())
     for row in rows:
-        each = per_deployment(alternative(row), find_task(row["task"]), budget("fast", row["task"])).values()
+        each = counted(alternative(row), row["task"])
         row["tera_operations"] = f"{sum(each) / 1e12:.1f}"
         what = "{trial}; {imagined}, {updates} updates, delta {delta}, alpha {alpha}".format(**row)
         cost = " / ".join(f"{number / 1e12:.1f}" for number in each)
