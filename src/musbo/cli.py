@@ -10,6 +10,7 @@ from typing import Any
 
 from musbo import __version__
 from musbo.core.errors import UserError
+from musbo.core.interrupt import noting
 
 INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
 
@@ -18,12 +19,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0, 2 for what the user can mend, 130 after Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["run"]:
-            return run(words[1:])
-        if words[:1] == ["study"]:
-            return study(words[1:])
-        arguments = _parser().parse_args(words)
-        return arguments.command(arguments)
+        with noting():
+            if words[:1] == ["run"]:
+                return run(words[1:])
+            if words[:1] == ["study"]:
+                return study(words[1:])
+            arguments = _parser().parse_args(words)
+            return arguments.command(arguments)
     except UserError as error:
         print(f"musbo: {error}", file=sys.stderr)
         return 2

@@ -26,6 +26,7 @@ from musbo.campaign.settings import Campaign, fingerprint, load_task
 from musbo.campaign.store import Store
 from musbo.core import serial
 from musbo.core.errors import UserError
+from musbo.core.interrupt import noted
 from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.dataset import assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
@@ -103,6 +104,8 @@ def advance(
 def _interruptible(observe: Observer) -> Iterator[threading.Event]:
     """The first Ctrl-C asks for a clean stop; a second one is Python's own."""
     asked = threading.Event()
+    if noted.is_set():  # it came before we were ready, and nobody heard it
+        asked.set()
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return

@@ -17,6 +17,7 @@ from musbo.cluster.progress import Progress, look
 from musbo.cluster.study import Cell, Study, cells
 from musbo.core.cores import usable_cores
 from musbo.core.errors import UserError
+from musbo.core.interrupt import noted
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 5.0
@@ -56,6 +57,8 @@ def run(study: Study, out: Path, jobs: int | None, observe: Observe) -> dict[Cel
                     seen[cell] = replace(look(out, cell), state="running")
                     observe(seen)
             time.sleep(POLL_SECONDS)
+            if noted.is_set():
+                raise KeyboardInterrupt
             for place, (cell, child) in list(running.items()):
                 if child.poll() is not None:
                     del running[place]

@@ -14,6 +14,7 @@ from musbo.cluster.local import LOOK_SECONDS, Observe, ended, log_of, words_of
 from musbo.cluster.progress import Progress, look
 from musbo.cluster.study import Cell, Study, cells
 from musbo.core.errors import UserError
+from musbo.core.interrupt import noted
 
 RETRIES = 20  # of a cell whose worker was lost; one that loses every worker is not tried for ever
 
@@ -42,6 +43,8 @@ def _run(ray: Any, study: Study, out: Path, address: str, observe: Observe) -> d
         }
         while pending:
             over, _ = ray.wait(list(pending), timeout=LOOK_SECONDS)
+            if noted.is_set():
+                raise KeyboardInterrupt
             for reference in over:
                 cell = pending.pop(reference)
                 try:
