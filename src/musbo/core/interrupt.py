@@ -17,7 +17,6 @@ noted = threading.Event()
 @contextmanager
 def noting() -> Iterator[None]:
     """Take notes while a command runs, where Ctrl-C is Python's own."""
-    noted.clear()
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield
@@ -32,3 +31,4 @@ def noting() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        noted.clear()  # what comes after the command is another matter
