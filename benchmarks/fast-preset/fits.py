@@ -1,11 +1,11 @@
 """How well M and P are fitted for how many operations: alternatives on the batches of one campaign.
 
-    python benchmarks/fast-preset/fits.py RUN [--only NAME ...] >> fits.csv
+    python benchmarks/fast-preset/fits.py RUN [--only NUMBER ...] > fits.csv
 
 RUN is the directory of a halfcheetah campaign of at least four deployments. As in a campaign, models are fitted on the
 first deployment, then on two and on three, each time from the weights before. `heldout` is the error on held-out
 episodes, `next` that on the batch that the next policy brought, in parts of the variance; `operations` is relative to
-the first line of its kind. Single-threaded, two members of M and three of P.
+the first line of its kind. Two members of M and three of P; on one core for the numbers of fits.csv (`taskset -c 0`).
 """
 
 import argparse

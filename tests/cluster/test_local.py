@@ -14,12 +14,13 @@ import pytest
 import musbo
 from musbo.campaign.folders import read_status
 from musbo.campaign.results import summary
-from musbo.cli import main
+from musbo.cli import INTERRUPTED, main
 from musbo.cluster import cell, local
 from musbo.cluster.progress import Progress, seconds_left
 from musbo.cluster.study import Cell, Variant, cells, recorded
 from musbo.core.cores import usable_cores
 from musbo.core.errors import UserError
+from tests.core.test_interrupt import interrupt_in_the_collector
 from tests.stories import tiny
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}
@@ -135,6 +136,23 @@ def test_ctrl_c_stops_the_runs_and_says_how_to_go_on(tmp_path: Path):
     assert process.returncode == 130 and f"Go on with: musbo study --out {out}" in error
     assert runs and not any(alive(pid) for pid in runs)
     assert not read_status(begun(out)[0]).finished
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_ctrl_c_that_python_forgets_stops_the_runs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file, out = tmp_path / "one.toml", tmp_path / "study"
+    file.write_text(described(["pointmass"], [], [0]).replace("[2, 100]", "[20, 100]"))
+    start, children = local._start, []
+
+    def started(*arguments: Any) -> subprocess.Popen:
+        children.append(start(*arguments))
+        interrupt_in_the_collector()
+        return children[-1]
+
+    monkeypatch.setattr(local, "_start", started)
+    assert main(["study", str(file), "--out", str(out)]) == INTERRUPTED
+    assert len(children) == 1 and children[0].returncode not in (None, 0)
+    assert not hashes(out)
 
 
 def test_a_cell_that_fails_is_reported_and_does_not_stop_the_rest(tmp_path: Path):

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from musbo.campaign.folders import read_status
+from musbo.cli import INTERRUPTED, main
+from musbo.cluster import on_ray
 from tests.cluster.test_local import ENVIRONMENT, begun, complete, described, hashes, study
+from tests.core.test_interrupt import interrupt_in_the_collector
 
 # A node that comes before the head looks for it until it is there; ray.init does not.
 BOTH_NODES = """
@@ -102,3 +105,17 @@ def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster)
     assert process.returncode == 0, error
     assert {row["state"] for row in json.loads(printed)["runs"]} == {"done"}
     assert hashes(out) == wanted
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_ctrl_c_that_python_forgets_stops_it(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+    file, out, look = tmp_path / "one.toml", tmp_path / "study", on_ray.look
+    file.write_text(described(["pointmass"], [], [0]).replace("[2, 100]", "[20, 100]"))
+
+    def looked(*arguments):
+        interrupt_in_the_collector()
+        return look(*arguments)
+
+    monkeypatch.setattr(on_ray, "look", looked)
+    assert main(["study", str(file), "--out", str(out), "--ray", cluster.address]) == INTERRUPTED
+    assert not hashes(out)
