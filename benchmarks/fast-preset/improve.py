@@ -59,10 +59,10 @@ def improved(run: Path, method: ImaginedTRPO, seed: int) -> tuple[float, np.ndar
     scaling = known.dynamics.scaling
     policy = renormalise(first, Normaliser(scaling.obs_mean, scaling.obs_std))
     state = replace(known, stage="improve", policy=policy, update=0, checked=-1, choice=None)
-    imagined = np.nan
-    for state, numbers in method.train(task, data, state, jax.random.PRNGKey(seed)):
-        imagined = numbers.get("imagined_return", imagined)
-    return imagined, np.asarray(evaluate(task, state.policy, EPISODES, EVALUATION_SEED).returns)
+    moments = list(method.train(task, data, state, jax.random.PRNGKey(seed)))
+    imagined = [numbers["imagined_return"] for _, numbers in moments if numbers["stage"] == "check"]
+    trained = moments[-1][0]
+    return imagined[-1], np.asarray(evaluate(task, trained.policy, EPISODES, EVALUATION_SEED).returns)
 
 
 def main() -> None:
