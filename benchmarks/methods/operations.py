@@ -96,7 +96,9 @@ def fitting(settings: FitSettings, objective: Any, networks: Any, n_in: int, n_o
 
 
 def some_scaling(task: Task, targets: int) -> Scaling:
-    return Scaling(*(jnp.ones(n) for n in (task.obs_size,) * 2 + (task.act_size,) * 2 + (targets,) * 2))
+    return Scaling(
+        *(jnp.ones(n) for n in (task.obs_size,) * 2 + (task.act_size,) * 2 + (targets,) * 2 + (task.obs_size,) * 2)
+    )
 
 
 @singledispatch

@@ -75,7 +75,8 @@ class Work:
 def scaling(target_std: float = 0.01) -> Scaling:
     """Inputs as they are; small changes per step, since random networks would soon leave the range of numbers."""
     zero, one = jnp.zeros, jnp.ones
-    return Scaling(zero(OBS), one(OBS), zero(ACT), one(ACT), zero(OBS), jnp.full(OBS, target_std))
+    far = jnp.full(OBS, 1e6)
+    return Scaling(zero(OBS), one(OBS), zero(ACT), one(ACT), zero(OBS), jnp.full(OBS, target_std), -far, far)
 
 
 def key(number: int) -> jax.Array:

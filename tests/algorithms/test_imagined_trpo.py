@@ -17,6 +17,8 @@ from musbo.data.dataset import Dataset, assemble
 from musbo.learning import fit, handover, imagine
 from musbo.learning.imagine import Imagine
 from musbo.models.actor import SeekingActor, UniformActor
+from musbo.models.dynamics import Dynamics
+from musbo.models.mlp import MLP
 from musbo.tasks.builtin import pointmass
 from tests.algorithms.tiny import FIT, TINY, batch, same, true_return
 from tests.learning.small import batch_of
@@ -80,6 +82,35 @@ def test_what_every_update_reports():
             assert m[name] == sorted(m[name]) and np.isfinite(m[name]).all()
         assert m["U"][0] > 0 and m["U"][2] <= 1
         assert m["length"] == pytest.approx(TINY.imagine.horizon) and m["value_explained"] <= 1
+
+
+def test_a_trajectory_that_runs_away_spoils_nothing():
+    """Members that throw a state that is far out further: a few of 30 trajectories would leave the range of numbers."""
+    data, _, key, states = deployment(0, 1)
+    begun = next(state for state, m in states if m["stage"] == "check")
+    M, P = begun.dynamics, begun.labeler
+    assert M is not None and P is not None
+    initial, anywhere, _ = places(TINY.imagine, pointmass, data, key)
+    far = float(jnp.quantile(initial.obs[: int(initial.n), 0], 0.9))
+    seen = (far - M.scaling.obs_mean[0]) / M.scaling.obs_std[0]  # as the networks see it
+
+    def steep(network: MLP) -> MLP:
+        """With one more hidden unit, which adds 30 times what the first coordinate is beyond `far`."""
+        (first, last), (b_first, b_last) = network.weights, network.biases
+        unit = jnp.zeros((first.shape[0], 1)).at[0].set(1.0)
+        push = jnp.zeros((1, last.shape[1])).at[0, 0].set(30 * M.scaling.obs_std[0] / M.scaling.target_std[0])
+        biases = jnp.append(b_first, -seen), b_last
+        return replace(network, weights=(jnp.hstack([first, unit]), jnp.vstack([last, push])), biases=biases)
+
+    def updated(model: Dynamics) -> tuple:
+        start = initial, anywhere, jnp.asarray(0)
+        return imagined_trpo.update(TINY, pointmass, begun.policy, begun.value, model, P, *start, key, key)
+
+    _, tame, _ = updated(M)
+    _, value, numbers = updated(replace(M, members=jax.vmap(steep)(M.members)))
+    assert 0.3 < float(numbers["length"]) / TINY.imagine.horizon < 0.99  # some were cut
+    assert bool(numbers["accepted"]) and np.isfinite(float(numbers["value_explained"]))
+    assert np.abs(np.asarray(value.weights)).max() < 100 * np.abs(np.asarray(tame.weights)).max()
 
 
 def test_resuming_gives_the_same_bits():

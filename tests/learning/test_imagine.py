@@ -120,7 +120,7 @@ def test_masks(places: list[float], speed: float):
 
 def test_a_model_that_leaves_the_numbers():
     """1e20 times as far each step: past 3e38 there is no state, and the trajectory is cut before that step."""
-    explodes = linear_dynamics(([[1e20, 0], [0, 0], [0, 0]], [0, 0]))
+    explodes = anywhere(linear_dynamics(([[1e20, 0], [0, 0], [0, 0]], [0, 0])))
     policy = certain([[1.0], [0.0]], [0.0])
     rollout = run(endless, Imagine(2, 5), policy, explodes, [[1.0, 0.0], [0.0, 0.0]])
     np.testing.assert_array_equal(rollout.live, [[True, True], *[[False, True]] * 4])
@@ -128,6 +128,29 @@ def test_a_model_that_leaves_the_numbers():
         assert np.isfinite(array).all()
     assert not rollout.terminated.any()  # it is cut, not ended: its return is bootstrapped
     np.testing.assert_allclose(rollout.last_obs[0, 0], 1e20, rtol=1e-5)
+
+
+def anywhere(model: Dynamics) -> Dynamics:
+    """As if the data had been everywhere."""
+    return observed(model, np.finfo(np.float32).max)
+
+
+def observed(model: Dynamics, far: float) -> Dynamics:
+    """As if the data had been between -far and far."""
+    return replace(model, scaling=replace(model.scaling, obs_low=jnp.full(OBS, -far), obs_high=jnp.full(OBS, far)))
+
+
+def test_a_model_that_runs_away():
+    """Twice as far each step, from data between -1 and 1 of deviation 1: beyond 1 + 2 + 1 it is not believed."""
+    doubles = observed(linear_dynamics(([[1, 0], [0, 0], [0, 0]], [0, 0])), 1.0)
+    still = certain([[0.0], [0.0]], [0.0])
+    rollout = run(endless, Imagine(4, 5), still, doubles, [[1.0, 0.0], [-1.0, 0.0], [0.9, 0.0], [0.1, 0.0]])
+    np.testing.assert_array_equal(rollout.live.sum(axis=0), [2, 2, 2, 5])
+    np.testing.assert_allclose(rollout.last_obs[:, 0], [4.0, -4.0, 3.6, 3.2], rtol=1e-5)
+    assert not rollout.terminated.any()  # cut, not ended: its return is bootstrapped
+    assert not rollout.reward[~rollout.live].any()
+    _, lengths = foresee(endless, 5, still, doubles, f32([[1.0, 0.0], [0.1, 0.0]]))
+    np.testing.assert_array_equal(lengths, [2, 5])
 
 
 def test_a_reward_that_is_no_number():

@@ -7,7 +7,7 @@ measured on the training rows of D_all and travel with the model that was fitted
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float32, Float64
+from jaxtyping import Array, Bool, Float, Float32, Float64
 
 from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset, rows
@@ -25,6 +25,14 @@ class Scaling(eqx.Module):
     act_std: Float32[Array, " act"]
     target_mean: Float32[Array, " target"]
     target_std: Float32[Array, " target"]
+    obs_low: Float32[Array, " obs"]
+    obs_high: Float32[Array, " obs"]
+
+    def plausible(self, obs: Float[Array, " obs"]) -> Bool[Array, ""]:
+        """Whether a state is outside of what was observed by no more than the width of what was observed."""
+        margin = self.obs_high - self.obs_low + self.obs_std  # a constant column has a width of 0
+        inside = (obs >= self.obs_low - margin) & (obs <= self.obs_high + margin)
+        return jnp.all(inside & jnp.isfinite(obs))
 
 
 class Normaliser(eqx.Module):
@@ -59,7 +67,9 @@ def measure(data: Dataset, learn_reward: bool) -> Scaling:
     if learn_reward:
         reward = column(np.asarray(data.reward)[:, None], 0)
         target.append(_moments(reward, _size(reward)))
-    return Scaling(*(jnp.asarray(np.stack(each)) for part in (seen, done, target) for each in zip(*part, strict=True)))
+    ends = [(obs[chosen, j].min(), obs[chosen, j].max()) for j in range(obs.shape[1])]
+    parts = (seen, done, target, ends)
+    return Scaling(*(jnp.asarray(np.stack(each)) for part in parts for each in zip(*part, strict=True)))
 
 
 def _size(values: Float64[np.ndarray, " n"]) -> float:

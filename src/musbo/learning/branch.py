@@ -31,7 +31,7 @@ def branch(
         obs, alive = carry
         k_act, k_step = jax.random.split(k)
         act = frame.action(sample(actor, frame.see(obs), k_act)[0])
-        next_obs, reward, live, terminated = survive(obs, alive, *step(task, model, obs, act, k_step))
+        next_obs, reward, live, terminated = survive(model.scaling, obs, alive, *step(task, model, obs, act, k_step))
         return (next_obs, live & ~terminated), (obs, act, act, reward, terminated, live)
 
     (last_obs, _), columns = jax.lax.scan(
@@ -52,7 +52,9 @@ def foresee(
     """The policy's mean, or the actions given, in the means of the elites, dealt out in turn to the trajectories."""
     dealt = model.elites[jnp.arange(start.shape[0]) % model.elites.shape[0]]
     networks = jax.tree.map(lambda leaf: leaf[dealt], model.members)
-    return path(policy, lambda s, a: mean_step(task, networks, model.scaling, s, a), start, steps, actions)
+    return path(
+        policy, lambda s, a: mean_step(task, networks, model.scaling, s, a), model.scaling, start, steps, actions
+    )
 
 
 @partial(jax.jit, static_argnames=("task", "horizon", "branches", "penalty"))

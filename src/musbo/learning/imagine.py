@@ -102,6 +102,7 @@ Move = Callable[[Float[Array, "b obs"], Float[Array, "b act"]], tuple[Array, Arr
 def path(
     policy: Callable[[Array], Array],
     move: Move,
+    scaling: Scaling,
     start: Float[Array, "b obs"],
     steps: int,
     actions: Float[Array, "b t act"] | None,
@@ -114,7 +115,7 @@ def path(
     def one_step(carry: tuple, given: Array | None) -> tuple:
         obs, alive = carry
         act = policy(obs) if given is None else given
-        next_obs, _reward, live, terminated = survive(obs, alive, *move(obs, act))
+        next_obs, _reward, live, terminated = survive(scaling, obs, alive, *move(obs, act))
         return (next_obs, live & ~terminated), (next_obs, live)
 
     given = None if actions is None else actions.swapaxes(0, 1)
@@ -138,7 +139,7 @@ def foresee(
     def move(s: Array, a: Array) -> tuple[Array, Array, Array]:
         return jax.vmap(partial(_step, task, model.scaling))(networks, s, a)
 
-    return path(policy, move, start, steps, actions)
+    return path(policy, move, model.scaling, start, steps, actions)
 
 
 def _step(task: Task, scaling: Scaling, network: MLP, obs: Array, act: Array) -> tuple[Array, Array, Array]:
@@ -146,6 +147,7 @@ def _step(task: Task, scaling: Scaling, network: MLP, obs: Array, act: Array) ->
 
 
 def survive(
+    scaling: Scaling,
     obs: Float[Array, "b obs"],
     alive: Bool[Array, " b"],
     next_obs: Float[Array, "b obs"],
@@ -153,8 +155,9 @@ def survive(
     terminated: Bool[Array, " b"],
 ) -> tuple[Float[Array, "b obs"], Float[Array, " b"], Bool[Array, " b"], Bool[Array, " b"]]:
     """What of an imagined step counts: next state, reward, whether the step exists, whether it ends its trajectory."""
-    # A model that has left the range of numbers is not a state: the trajectory is cut before that step.
-    live = alive & jnp.all(jnp.isfinite(next_obs), axis=1) & jnp.isfinite(reward)
+    # What a model says far beyond all that it was fitted on is not a state: the trajectory is cut before that step.
+    # One that runs away would otherwise own the advantages of its batch, and then the baseline.
+    live = alive & jax.vmap(scaling.plausible)(next_obs) & jnp.isfinite(reward)
     return jnp.where(live[:, None], next_obs, obs), jnp.where(live, reward, 0.0), live, live & terminated
 
 
@@ -207,7 +210,7 @@ def trajectories(
         index, eps = xs
         act = jax.vmap(policy.mean)(obs) + jnp.exp(policy.log_sigma)[None] * eps
         executed = policy.clip(act)
-        next_obs, reward, live, terminated = survive(obs, alive, *move(index, obs, executed))
+        next_obs, reward, live, terminated = survive(model.scaling, obs, alive, *move(index, obs, executed))
         return (next_obs, live & ~terminated), (obs, act, executed, reward, terminated, live)
 
     (last_obs, _), (obs, act, executed, reward, terminated, live) = jax.lax.scan(
