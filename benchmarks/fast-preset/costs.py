@@ -15,6 +15,7 @@ from typing import Any
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.recipes import budget, settings
+from musbo.learning.fit import FitSettings
 from musbo.tasks.find import find_task
 
 HERE = Path(__file__).parent
@@ -28,11 +29,17 @@ def alternative(row: dict[str, Any]) -> ImaginedTRPO:
     method = settings("musbo", "fast", row["task"])
     assert isinstance(method, ImaginedTRPO)
     rollouts, horizon = map(int, row["imagined"].split("x"))
-    batch = int(row["fit_batch"])
+    width = int(row["width"])
+
+    def fit(which: str, settings: FitSettings) -> FitSettings:
+        steps, epochs = int(row[f"fit_steps_{which}"]), int(row[f"fit_epochs_{which}"])
+        return replace(settings, max_steps=steps, epochs=epochs, batch=int(row["fit_batch"]), hidden=(width,) * 4)
+
     return replace(
         method,
-        dynamics=replace(method.dynamics, max_steps=int(row["fit_steps_M"]), batch=batch),
-        labeler=replace(method.labeler, batch=batch),
+        dynamics=fit("M", method.dynamics),
+        labeler=fit("P", method.labeler),
+        policy=replace(method.policy, hidden=(width, width)),
         imagine=replace(method.imagine, rollouts=rollouts, horizon=horizon, starts=row["starts"]),
         updates=int(row["updates"]),
     )

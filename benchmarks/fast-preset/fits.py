@@ -71,7 +71,7 @@ def fitted(which: str, change: dict[str, Any], run: Path) -> dict[str, list[floa
     seed = json.loads((run / "settings.json").read_text())["fields"]["seed"]
     musbo = settings("musbo", "fast", "halfcheetah")
     chosen = replace(musbo.dynamics, members=2) if which == "M" else musbo.labeler
-    chosen = replace(chosen, **change)
+    chosen = replace(chosen, **({"hidden": WIDE} | change))
     error = models.SquaredError() if which == "M" else models.GaussianLikelihood()
     before: Any = None
     found: dict[str, list[float]] = {"heldout": [], "next": []}
