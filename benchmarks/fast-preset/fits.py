@@ -54,6 +54,7 @@ ALTERNATIVES: dict[str, list[dict[str, Any]]] = {
         {"batch": 250, "learning_rate": 3e-3, "max_steps": 3400},
         {"batch": 125, "learning_rate": 3e-3, "max_steps": 3400},
         {"batch": 125, "learning_rate": 5e-3, "max_steps": 3400},
+        {"batch": 125, "learning_rate": 5e-3, "max_steps": 5000, "hidden": (128,) * 4},
     ],
 }
 

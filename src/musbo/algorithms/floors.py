@@ -55,7 +55,9 @@ class Imitation:
         assert isinstance(policy, Policy)
         if state.stage == "collected":
             scaling = measure(data, learn_reward=False)
-            policy = renormalise(policy, Normaliser(scaling.obs_mean, scaling.obs_std))
+            normaliser = Normaliser(scaling.obs_mean, scaling.obs_std)
+            # The weights of a new policy were drawn for normalised inputs.
+            policy = renormalise(policy, normaliser) if state.trained else replace(policy, normaliser=normaliser)
             state = replace(state, stage="start", policy=policy)
         work = state.fit or start.begin(policy)
         fitted = work

@@ -133,7 +133,11 @@ class ImaginedTRPO:
         scaling = measure(data, learn_reward=task.reward == "learned")
 
         if state.stage == "collected":
-            policy = renormalise(state.policy, Normaliser(scaling.obs_mean, scaling.obs_std))
+            normaliser = Normaliser(scaling.obs_mean, scaling.obs_std)
+            if state.dynamics is None:  # an untrained policy: its weights were drawn for normalised inputs
+                policy = replace(state.policy, normaliser=normaliser)
+            else:
+                policy = renormalise(state.policy, normaliser)
             state = replace(state, stage="dynamics", policy=policy)
         if state.stage == "dynamics":  # line 2: M <- learn the transition dynamics from D_all
             work = state.fit or models.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new_M)

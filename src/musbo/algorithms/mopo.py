@@ -115,7 +115,9 @@ class MOPO:
         scaling = measure(data, learn_reward=True)
         if state.stage == "collected":
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
-            networks = soft.renormalise(state.networks, state.frame, frame)
+            networks = state.networks
+            if state.model is not None:  # the weights of new networks were drawn for normalised inputs
+                networks = soft.renormalise(networks, state.frame, frame)
             state = replace(state, stage="dynamics", frame=frame, networks=networks)
         if state.stage == "dynamics":
             rows = dynamics_rows(replace(task, reward="learned"), data, scaling)
