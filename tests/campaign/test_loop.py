@@ -17,7 +17,9 @@ from musbo.campaign.loop import News
 from musbo.core import serial
 from musbo.core.errors import UserError
 from musbo.data.files import read_batch
+from musbo.models.actor import Seeking
 from musbo.models.policy import Policy
+from musbo.report.live import Lines
 from musbo.tasks import builtin
 from tests.stories import tiny
 
@@ -92,6 +94,15 @@ def test_settings_policy_data_and_metrics_lie_in_the_folder(finished):
     batch = summary["per_deployment"][1]["batch"]
     assert batch["zeta"] == sorted(batch["zeta"]) and 0 <= batch["zeta_at_cap"] <= 1
     assert "zeta" not in summary["per_deployment"][0]["batch"]  # random actions have none
+
+
+def test_a_control_with_nothing_to_pool_is_warned_of_once(tmp_path):
+    """A batch of one episode has one lane, whose mean zeta is its own."""
+    method = replace(tiny.method(), explore=Seeking(pooled=True))
+    folders.create(tmp_path / "run", replace(tiny.settings(), deployments=4, batch=50, method=method))
+    written: list[str] = []
+    loop.advance(tmp_path / "run", Lines(written.append))  # of which three seek
+    assert sum("zeta is pooled over a single lane in 100% of the steps" in line for line in written) == 1
 
 
 def test_the_first_batch_is_uniformly_random(finished):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
 from musbo.data.checks import findings
-from musbo.field.simulate import COLLECT, EVALUATE, collect, evaluate, groups, lane_seeds, rollouts
+from musbo.field.simulate import COLLECT, EVALUATE, alone, collect, evaluate, groups, lane_seeds, rollouts
 from musbo.field.worlds import make_gym, make_world, quiet_mujoco
 from musbo.tasks import paper
 from musbo.tasks.builtin import pendulum, pointmass
@@ -54,6 +54,14 @@ def test_quotas_of_the_papers_batches():
     assert groups(2_000, 25, 200) == [[200] * 10]
     assert groups(7, 25, 1000) == [[7]]
     assert groups(2_001, 25, 1000) == [[1001, 1000]]
+
+
+def test_lanes_that_have_a_crew_to_themselves():
+    task = short(paper.hopper, 100)  # two crews; a built-in task has one
+    assert [alone(task, size) for size in (100, 200, 400, 5000)] == [1.0, 1.0, 0.0, 0.0]
+    assert alone(task, 300) == pytest.approx(1 / 3)  # crews of two and of one
+    assert alone(task, 5100) == pytest.approx(1 / 51)  # a second group of one lane
+    assert [alone(short(pointmass, 100), size) for size in (100, 199, 200)] == [1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(("size", "lanes"), [(0, 5), (-3, 5), (10, 0)])

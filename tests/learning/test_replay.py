@@ -6,7 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from musbo.learning.replay import Replay, Transitions, empty
+from musbo.data.batch import make_batch
+from musbo.data.dataset import assemble
+from musbo.data.scaling import Normaliser
+from musbo.learning.replay import Replay, Transitions, empty, logged
+from musbo.models.frame import Frame
 
 KEY = jax.random.PRNGKey(0)
 
@@ -48,3 +52,33 @@ def test_draws_are_uniform_over_rows_and_not_over_slots():
     values, counts = np.unique(drawn, return_counts=True)
     assert values.tolist() == [0, 3, 20, 21, 22]
     np.testing.assert_allclose(counts / len(drawn), 0.2, atol=0.01)  # five standard errors
+
+
+def test_logged_rows_are_seen_through_the_frame_and_only_a_termination_ends_the_future():
+    """Two batches, one episode cut by the clock and one that terminated; free rows are left at the end."""
+    number = np.arange(6, dtype=np.float32)
+    columns = {
+        "obs": np.stack([number, 10 * number], axis=1),
+        "act": 0.5 + number[:, None] / 4,
+        "reward": 1 + number,
+        "next_obs": np.stack([number + 1, 10 * number + 10], axis=1),
+    }
+    flag = np.array([False, False, True])
+    parts = [{name: column[rows] for name, column in columns.items()} for rows in (slice(3), slice(3, 6))]
+    cut = make_batch(**parts[0], terminated=~flag & flag, truncated=flag)
+    fallen = make_batch(**parts[1], terminated=flag, truncated=~flag & flag)
+    data = assemble([cut, fallen], capacity=10, seed=0)
+    frame = Frame(
+        Normaliser(jnp.array([1.0, 2.0]), jnp.array([2.0, 5.0])), centre=jnp.array([0.5]), half_range=jnp.array([2.0])
+    )
+    replay = logged(data, frame)
+
+    assert np.asarray(replay.n).tolist() == [6]
+    rows = replay.rows
+    np.testing.assert_allclose(rows.x[:6], (columns["obs"] - [1, 2]) / [2, 5], rtol=1e-6)
+    np.testing.assert_allclose(rows.next_x[:6], (columns["next_obs"] - [1, 2]) / [2, 5], rtol=1e-6)
+    np.testing.assert_allclose(rows.a[:6], number[:, None] / 8, rtol=1e-6)
+    np.testing.assert_array_equal(rows.goes_on[:6], [1, 1, 1, 1, 1, 0])
+    drawn = replay.draw(2000, KEY)
+    assert set(np.asarray(drawn.reward).tolist()) == {1, 2, 3, 4, 5, 6}  # a free row has 0
+    np.testing.assert_array_equal(drawn.goes_on, np.asarray(drawn.reward) != 6)

@@ -46,3 +46,9 @@ def test_zeta_at_its_cap():
     (text,) = words.batch_warnings({"zeta_at_cap": 0.51})
     assert "zeta is at its cap in 51% of the steps" in text
     assert words.batch_warnings({"zeta_at_cap": 0.5}) == words.batch_warnings({}) == []
+
+
+def test_a_control_that_has_nothing_to_pool():
+    (text,) = words.batch_warnings({"zeta_at_cap": 0.0, "zeta_alone": 1.0})
+    assert "zeta is pooled over a single lane in 100% of the steps" in text and "raise --batch" in text
+    assert words.batch_warnings({"zeta_alone": 0.02}) == []

@@ -23,12 +23,15 @@ from musbo.learning.replay import logged
 from musbo.learning.soft import Entropy, Nearness, Regulariser, Soft, SoftSettings
 from musbo.models.actor import SampleActor, UniformActor
 from musbo.models.frame import Frame, frame_of
-from musbo.models.gaussian import EDGE, GaussianPolicy, log_density
+from musbo.models.gaussian import GaussianPolicy, log_density
 from musbo.models.mlp import MLP, init_mlp, member
 from musbo.models.support import SupportPolicy
 from musbo.tasks.task import Task
 
 CHUNK = 500  # gradient steps between two reports
+# The largest share that is cloned. Where an action was clipped to its bound, the data do not say how far beyond it was
+# meant; taken nearly as it is, it lies so far out before squashing that such rows alone set the clone's spread.
+CLONED = 1.0 - 1e-2
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,10 @@ class ModelFree:
         if state.stage == "collected":
             scaling = measure(data, learn_reward=False)
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
-            state = replace(
-                state, stage="behaviour", frame=frame, networks=soft.renormalise(state.networks, state.frame, frame)
-            )
+            networks = state.networks
+            if state.trained:  # the weights of new networks were drawn for normalised inputs
+                networks = soft.renormalise(networks, state.frame, frame)
+            state = replace(state, stage="behaviour", frame=frame, networks=networks)
         if state.stage == "behaviour":
             if isinstance(self.regulariser, Nearness):
                 sizes = (task.obs_size, *self.behaviour.hidden, 2 * task.act_size)
@@ -136,5 +140,5 @@ def newest(data: Dataset, frame: Frame) -> Rows:
     """The newest batch, for cloning."""
     deployment, heldout = np.asarray(data.deployment), np.asarray(data.heldout)
     mine = np.asarray(data.live) & (deployment == deployment.max())
-    share = jnp.clip(frame.share(data.act), -EDGE, EDGE)
+    share = jnp.clip(frame.share(data.act), -CLONED, CLONED)
     return Rows(frame.see(data.obs), share, rows(mine & ~heldout), rows(mine & heldout))

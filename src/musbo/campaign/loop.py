@@ -230,6 +230,7 @@ class _Field:
             "seconds": time.monotonic() - began,
             "extra_steps": extra,
             **_zeta(actor, np.concatenate(zeta)),
+            **self.alone(actor),
         }
         self.ledger.append("batch", d, {"batch": self.store.put_bytes(batch_bytes(batch), ".parquet"), **numbers})
         self.sweep()
@@ -239,6 +240,14 @@ class _Field:
         """How far a batch is from everything before it."""
         earlier = [before.obs for before in self.batches()]
         return {"novelty": novelty(batch.obs, np.concatenate(earlier))} if earlier else {}
+
+    def alone(self, actor: Any) -> dict[str, float]:
+        """Where zeta is pooled: the share of the steps that have nothing to pool it with."""
+        if not isinstance(actor, SeekingActor) or not actor.settings.pooled:
+            return {}
+        if any("zeta_alone" in earlier for earlier in self.status().batches.values()):
+            return {}  # it is the same for all batches of a campaign, so it is told once
+        return {"zeta_alone": simulate.alone(self.task, self.settings.batch)}
 
     # Lines 2 to 4
 

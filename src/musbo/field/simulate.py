@@ -100,6 +100,14 @@ def collect(
         yield Shard(batch, zeta, mind.extra_steps)
 
 
+def alone(task: Task, size: int, lanes: int = LANES) -> float:
+    """The share of a deployment's transitions whose lane is the only one of its crew."""
+    plan = groups(size, lanes, task.episode_steps)
+    width = _crew_width(len(plan[0]), make_world(task, 1))
+    crews = [quotas[first : first + width] for quotas in plan for first in range(0, len(quotas), width)]
+    return sum(crew[0] for crew in crews if len(crew) == 1) / size
+
+
 def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int, steps: int | None = None) -> Batch:
     """Whole episodes of a deterministic policy, or their first `steps` steps."""
     if episodes < 1:
@@ -364,8 +372,12 @@ def _step_crew(
     return moment
 
 
+def _crew_width(lanes: int, world: World) -> int:
+    return -(-lanes // world.crews)
+
+
 def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lanes: int) -> list[_Crew]:
-    width = -(-lanes // world.crews)
+    width = _crew_width(lanes, world)
     crews = []
     for number, first in enumerate(range(0, len(obs), width)):
         rows = np.arange(min(width, len(obs) - first))

@@ -1,4 +1,4 @@
-"""Numbers as people read them, and the two warnings that a run may deserve."""
+"""Numbers as people read them, and the warnings that a run may deserve."""
 
 import math
 from collections.abc import Sequence
@@ -71,10 +71,17 @@ def trained_warnings(trained: dict[str, Any]) -> list[str]:
 
 
 def batch_warnings(batch: dict[str, Any]) -> list[str]:
+    found = []
     share = batch.get("zeta_at_cap", 0.0)
-    if share <= 0.5:
-        return []
-    return [
-        f"zeta is at its cap in {share:.0%} of the steps, so the noise hardly depends on the state "
-        "(with --explore.zeta-scale raw: raise --explore.zeta-max, or go back to relative)"
-    ]
+    if share > 0.5:
+        found.append(
+            f"zeta is at its cap in {share:.0%} of the steps, so the noise hardly depends on the state "
+            "(with --explore.zeta-scale raw: raise --explore.zeta-max, or go back to relative)"
+        )
+    share = batch.get("zeta_alone", 0.0)
+    if share > 0.1:
+        found.append(
+            f"zeta is pooled over a single lane in {share:.0%} of the steps, so there the noise seeks after all and "
+            "this is no control; raise --batch until it holds four full episodes"
+        )
+    return found
