@@ -41,7 +41,7 @@ def told(found: dict[tuple[str, int], list[float]]) -> list[str]:
     return [
         *lines,
         "",
-        f"On the {len(both)} seeds that have both, the final return is {means[0]} with `fast` and {means[1]} with three",
+        f"On the {len(both)} seeds that have both, the final return is {means[0]} with `fast`, {means[1]} with three",
         f"times the operations (mean ± deviation between seeds): {part.value:.0%} of it, with a 95 % interval of",
         f"{part.low:.0%} to {part.high:.0%}. The difference, seed by seed, is {apart.value:+.0f} ({apart.low:+.0f} to "
         f"{apart.high:+.0f}).",
