@@ -139,18 +139,18 @@ def _fast(task: str) -> ImaginedTRPO:
     fit = FitSettings(
         hidden=(128, 128, 128, 128),
         activation="silu",
-        learning_rate=5e-3,
+        learning_rate=3e-3,
         batch=125,
-        epochs=40,
-        max_steps=10_000,
+        epochs=80,
+        max_steps=22_000,
         decay="cosine",
-        patience=40,
+        patience=80,
     )
     parts = ImaginedTRPO(
         # M is fitted much longer than P: a short fit never imagines the rare falls, so the policy meets them in the
         # world only (benchmarks/fast-preset).
         dynamics=replace(fit, members=5),
-        labeler=replace(fit, members=3, max_steps=3400),
+        labeler=replace(fit, members=3, learning_rate=5e-3, max_steps=5000),
         policy=PolicySettings(hidden=(128, 128), activation="tanh", sigma=0.2),
         imagine=Imagine(100, 250, "initial"),
         discount=Discounting(0.99, 0.97 if task == "ant" else 0.95),
@@ -165,7 +165,7 @@ def _fast(task: str) -> ImaginedTRPO:
     # update to the next it may fall again, which every member sees, so the last policy is not the one to hand over.
     return replace(
         parts,
-        dynamics=replace(parts.dynamics, max_steps=8000),
+        dynamics=replace(parts.dynamics, max_steps=13_000),
         policy=replace(parts.policy, sigma=0.5),
         imagine=Imagine(100, 300, "mixed"),
         trpo=replace(parts.trpo, delta=0.02),
@@ -210,7 +210,7 @@ def model_free(regulariser: Regulariser) -> Callable[[Preset, str], ModelFree]:
             networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
             return ModelFree(narrower(regulariser, 64), networks, steps=4000)
         if preset == "fast":
-            return ModelFree(narrower(regulariser, 200), steps=8000)
+            return ModelFree(narrower(regulariser, 200), steps=12_000)
         return ModelFree(regulariser, steps=200_000)
 
     return make
@@ -235,8 +235,8 @@ def _mopo(preset: Preset, task: str) -> MOPO:
         return MOPO(
             fit, (2.5e-5, 5e-5, 7.5e-5, 1e-4), horizon=horizon, branches=500, refresh=250, soft=networks, steps=4000
         )
-    own = replace(fit, hidden=(200, 200, 200, 200), max_steps=4600)  # MOPO's shape, as in `paper`
-    return MOPO(own, horizon=horizon, branches=10_000, steps=6000)
+    own = replace(fit, hidden=(200, 200, 200, 200), learning_rate=5e-3, max_steps=5000)  # MOPO's shape, as in `paper`
+    return MOPO(own, horizon=horizon, branches=10_000, steps=10_000)
 
 
 def _imitation(preset: Preset, task: str) -> Imitation:
