@@ -38,17 +38,17 @@ def test_training_rows_by_hand():
     np.testing.assert_allclose(scaling.target_mean, [3.0, 0.0, 3.0])  # changes 1, 3, 5; none; rewards 1, 2, 6
     np.testing.assert_allclose(scaling.target_std, [np.sqrt(8 / 3), 1.0, np.sqrt(14 / 3)], rtol=1e-6)
     np.testing.assert_array_equal(scaling.obs_low, [0.0, 5.0])  # what is held out does not count
-    np.testing.assert_array_equal(scaling.obs_high, [4.0, 5.0])
+    np.testing.assert_array_equal(scaling.obs_high, [9.0, 5.0])  # the last state of an episode does
 
 
 def test_how_far_a_state_may_be():
     """The width of what was observed further on either side, and a deviation more: the second column is constant."""
     scaling = measure(by_hand(), learn_reward=False)
-    far = 4 + np.sqrt(8 / 3)
+    far = 9 + np.sqrt(8 / 3)
     for state, plausible in [
         ([2.0, 5.0], True),
-        ([4 + 0.999 * far, 5.999], True),
-        ([4 + 1.001 * far, 5.0], False),
+        ([9 + 0.999 * far, 5.999], True),
+        ([9 + 1.001 * far, 5.0], False),
         ([-0.999 * far, 4.001], True),
         ([-1.001 * far, 5.0], False),
         ([2.0, 6.001], False),

@@ -1,6 +1,7 @@
 """Small things to test with: networks without hidden layers are linear, so that everything can be computed by hand."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +60,11 @@ def plain_normaliser(obs: int = OBS) -> Normaliser:
 def linear_dynamics(*moves: tuple[object, object]) -> Dynamics:
     """Members that add [s, a] @ weight + bias to the state."""
     return Dynamics(stack(*(linear(weight, bias) for weight, bias in moves)), plain_scaling())
+
+
+def observed(model: Dynamics, far: float) -> Dynamics:
+    """As if the data had been between -far and far."""
+    return replace(model, scaling=replace(model.scaling, obs_low=jnp.full(OBS, -far), obs_high=jnp.full(OBS, far)))
 
 
 def linear_policy(weight: object, bias: object, sigma: float = 0.1) -> Policy:

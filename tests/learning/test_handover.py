@@ -22,7 +22,7 @@ from musbo.learning.handover import (
 )
 from musbo.learning.imagine import Imagine, Starts
 from musbo.models.policy import Policy
-from tests.learning.small import ending, endless, f32, linear_dynamics, linear_policy, shifting_labeler
+from tests.learning.small import ending, endless, f32, linear_dynamics, linear_policy, observed, shifting_labeler
 
 KEY = jax.random.PRNGKey(0)
 
@@ -36,7 +36,7 @@ def number(policy: Policy) -> int:
 
 
 def rating(returns: list[float], path: float = 1.0) -> Rating:
-    return Rating(f32(returns), f32(20.0), f32(path))
+    return Rating(f32(returns), f32(20.0), f32(0.0), f32(path))
 
 
 def after(handover: Handover, *ratings: Rating) -> Choice:
@@ -130,6 +130,15 @@ def test_terminations_shorten_a_rating():
     got = rated(ending, [0.3, 0.6, 0.0])
     np.testing.assert_allclose(got.returns, [0.3 * 10, 0.6 * 3, 0.0], atol=1e-5)
     assert float(got.length) == pytest.approx((4 + 2 + 21) / 3)
+
+
+def test_running_away_is_no_way_out():
+    """From data within 1, what goes 1 per step is cut after 4 steps: costs 1, 2, 3, 4, and goes on like that to 21."""
+    policy = linear_policy(np.zeros((2, 1)), [0.0], sigma=0.5)
+    moves = [(np.zeros((3, 2)), [speed, 0.0]) for speed in (-1.0, -0.1, -100.0)]
+    got = rate(endless, CHECK, HORIZON, policy, observed(linear_dynamics(*moves), 1.0), JUDGE, STARTS, KEY)
+    np.testing.assert_allclose(got.returns, [-10 / 4 * 21, -0.1 * 21 * 22 / 2, np.nan], rtol=1e-4)
+    assert float(got.cut) == pytest.approx(2 / 3)
 
 
 def test_the_same_key_the_same_rating():

@@ -26,7 +26,7 @@ from musbo.learning.imagine import (
 from musbo.models.dynamics import Dynamics
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
-from tests.learning.small import ACT, OBS, ending, endless, f32, linear_dynamics, linear_policy
+from tests.learning.small import ACT, OBS, ending, endless, f32, linear_dynamics, linear_policy, observed
 
 KEY, OUTER_KEY = jax.random.split(jax.random.PRNGKey(0))
 STILL = ([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [0.0, 0.0])
@@ -133,11 +133,6 @@ def test_a_model_that_leaves_the_numbers():
 def anywhere(model: Dynamics) -> Dynamics:
     """As if the data had been everywhere."""
     return observed(model, np.finfo(np.float32).max)
-
-
-def observed(model: Dynamics, far: float) -> Dynamics:
-    """As if the data had been between -far and far."""
-    return replace(model, scaling=replace(model.scaling, obs_low=jnp.full(OBS, -far), obs_high=jnp.full(OBS, far)))
 
 
 def test_a_model_that_runs_away():

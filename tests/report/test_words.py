@@ -42,6 +42,12 @@ def test_an_inert_coefficient_is_called_so():
     assert words.trained_warnings({"alpha": None, "U": [1.0, 1.0, 1.0]}) == []  # a method without a coefficient
 
 
+def test_imagination_that_runs_away():
+    assert words.trained_warnings({"imagined_cut": 0.1}) == words.trained_warnings({"imagined_cut": None}) == []
+    (text,) = words.trained_warnings({"imagined_cut": 0.25})
+    assert text.startswith("25% of the imagined trajectories")
+
+
 def test_zeta_at_its_cap():
     (text,) = words.batch_warnings({"zeta_at_cap": 0.51})
     assert "zeta is at its cap in 51% of the steps" in text

@@ -226,6 +226,7 @@ def rating_metrics(rating: handover.Rating) -> Metrics:
         "imagined_return": float(returns.mean()),
         "imagined_per_member": returns.tolist(),
         "imagined_length": float(rating.length),
+        "imagined_cut": float(rating.cut),
         "path_disagreement": float(rating.path),
     }
 

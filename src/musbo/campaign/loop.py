@@ -322,12 +322,18 @@ class _Field:
             return {}
         found = model.courses(self.task, jnp.asarray(real.obs[starts]), steps, actions)
         imagined, imagined_lengths = (np.asarray(part) for part in found)
-        if not imagined_lengths.min():  # a model that left the range of numbers at once
+        known = imagined_lengths > 0  # where the model runs away at once, there is nothing to compare
+        if not known.any():
             return {}
         courses = _courses(real.next_obs, starts, lengths, steps)
         normaliser = state.policy.frame.normaliser
         return trajectories_apart(
-            imagined, courses, imagined_lengths, lengths, np.asarray(normaliser.mean), np.asarray(normaliser.std)
+            imagined[known],
+            courses[known],
+            imagined_lengths[known],
+            lengths[known],
+            np.asarray(normaliser.mean),
+            np.asarray(normaliser.std),
         )
 
     def finish(self) -> None:
@@ -401,6 +407,7 @@ def _training_summary(metrics: list[dict[str, Any]], d: int) -> dict[str, Any]:
         "labeler_error": rows.get("labeler", {}).get("error"),
         "imagined_return": handed.get("imagined_return"),
         "imagined_length": handed.get("imagined_length"),
+        "imagined_cut": handed.get("imagined_cut"),
         "path_disagreement": handed.get("path_disagreement"),
         "U": improve.get("U"),
         "disagreement": improve.get("disagreement"),

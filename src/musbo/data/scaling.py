@@ -67,9 +67,14 @@ def measure(data: Dataset, learn_reward: bool) -> Scaling:
     if learn_reward:
         reward = column(np.asarray(data.reward)[:, None], 0)
         target.append(_moments(reward, _size(reward)))
-    ends = [(obs[chosen, j].min(), obs[chosen, j].max()) for j in range(obs.shape[1])]
+    ends = [_ends(obs[chosen, j], next_obs[chosen, j]) for j in range(obs.shape[1])]
     parts = (seen, done, target, ends)
     return Scaling(*(jnp.asarray(np.stack(each)) for part in parts for each in zip(*part, strict=True)))
+
+
+def _ends(before: np.ndarray, after: np.ndarray) -> tuple[np.float32, np.float32]:
+    """Smallest and largest of a column. The states in which episodes end are next states only."""
+    return np.minimum(before.min(), after.min()), np.maximum(before.max(), after.max())
 
 
 def _size(values: Float64[np.ndarray, " n"]) -> float:

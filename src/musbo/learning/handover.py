@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.core.errors import UserError
-from musbo.learning.imagine import Imagine, Starts, draw_starts, trajectories
+from musbo.learning.imagine import Imagine, Rollout, Starts, draw_starts, trajectories
 from musbo.learning.label import disagreement
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
@@ -70,6 +70,7 @@ class Rating(eqx.Module):
 
     returns: Float[Array, " k"]  # mean imagined return under each member of M
     length: Float[Array, ""]  # mean imagined steps
+    cut: Float[Array, ""]  # share of trajectories that ran away and were cut
     path: Float[Array, ""]  # mean disagreement along the path, in multiples of its held-out mean
 
 
@@ -108,10 +109,26 @@ def rate(
         apart = disagreement("batch", "mean", some, judge, k_pair)
         live = rollout.live[::10].astype(jnp.float32)
         path = jnp.sum(live * apart) / jnp.maximum(jnp.sum(live), 1.0)
-        return jnp.sum(rollout.reward) / check.rollouts, jnp.sum(rollout.live) / check.rollouts, path
+        return *_rewarded(rollout), path
 
-    returns, lengths, path = jax.lax.map(under, jnp.arange(count(model.members)))
-    return Rating(returns, jnp.mean(lengths), jnp.mean(path) / jnp.maximum(judge.levels.pair_mean, 1e-12))
+    returns, lengths, cut, path = jax.lax.map(under, jnp.arange(count(model.members)))
+    path = jnp.mean(path) / jnp.maximum(judge.levels.pair_mean, 1e-12)
+    return Rating(returns, jnp.mean(lengths), jnp.mean(cut), path)
+
+
+def _rewarded(rollout: Rollout) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """Mean return and length of trajectories, and the share that was cut.
+
+    What was cut without having terminated goes on at its own mean reward: where rewards are costs, running away would
+    otherwise be the cheapest way to end. A trajectory that was cut in its first step says nothing.
+    """
+    horizon = rollout.reward.shape[0]
+    lived = jnp.sum(rollout.live, axis=0, dtype=jnp.float32)
+    cut = (lived < horizon) & ~jnp.any(rollout.terminated, axis=0)
+    length = jnp.where(cut, horizon, lived)
+    returns = jnp.sum(rollout.reward, axis=0) * length / jnp.maximum(lived, 1.0)
+    known = (lived > 0).astype(jnp.float32)
+    return known @ returns / jnp.sum(known), known @ length / jnp.sum(known), jnp.mean(cut.astype(jnp.float32))
 
 
 def choose(handover: Handover, choice: Choice | None, policy: Policy, rating: Rating, update: int) -> Choice:

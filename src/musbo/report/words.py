@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+RAN_AWAY = 0.1
+"""More than this share of imagined trajectories that were cut: the models are asked about what they do not know."""
 INERT = 0.05
 """A 10-90 % range of U below this: TRPO rescales its step, so a nearly constant U changes nothing."""
 
@@ -60,14 +62,21 @@ def real_per_step(evaluated: dict[str, Any]) -> float | None:
 
 def trained_warnings(trained: dict[str, Any]) -> list[str]:
     """`alpha` is None for a method that has no coefficient: then nothing is wrong with U = 1."""
+    found = []
+    share = trained.get("imagined_cut") or 0.0
+    if share > RAN_AWAY:
+        found.append(
+            f"{share:.0%} of the imagined trajectories of this policy ran far beyond the data and were cut; "
+            "fit longer (--dynamics.max-steps), or imagine less far (--imagine.horizon)"
+        )
     low_high = trained.get("U")
-    if trained.get("alpha") is None or not low_high or low_high[-1] - low_high[0] >= INERT:
-        return []
-    low, high = low_high[0], low_high[-1]
-    return [
-        f"the coefficient is inert (range {high - low:.2g}: U from {low:.3f} to {high:.3f}), "
-        "so this is nearly U = 1; raise --label.alpha, or set it to auto"
-    ]
+    if trained.get("alpha") is not None and low_high and low_high[-1] - low_high[0] < INERT:
+        low, high = low_high[0], low_high[-1]
+        found.append(
+            f"the coefficient is inert (range {high - low:.2g}: U from {low:.3f} to {high:.3f}), "
+            "so this is nearly U = 1; raise --label.alpha, or set it to auto"
+        )
+    return found
 
 
 def batch_warnings(batch: dict[str, Any]) -> list[str]:
