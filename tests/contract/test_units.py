@@ -17,6 +17,7 @@ from musbo.algorithms.mopo import MOPO
 from musbo.algorithms.recipes import ALGORITHMS
 from musbo.data.dataset import assemble
 from musbo.learning.label import Penalty, Trust
+from musbo.models.actor import Plain
 from musbo.tasks.builtin import pointmass
 from tests.contract.test_recipes import EPISODES, brief, method, random_batch
 
@@ -24,10 +25,11 @@ LEARNED = replace(pointmass, name="pointmass in any units", reward="learned", in
 
 
 def without_units(chosen: Any) -> Any:
-    """U and the penalty of MOPO are measured in units of observations, by their definition."""
+    """U and the penalty of MOPO are measured in units of observations, by their definition; collection is not tested."""
     match chosen:
         case ImaginedTRPO():
-            return replace(chosen, label=Trust(), imagine=replace(chosen.imagine, starts="initial"))
+            plain = {"label": Trust(), "explore": Plain(0.1)}
+            return replace(chosen, **plain, imagine=replace(chosen.imagine, starts="initial"))
         case MOPO():
             return replace(chosen, penalty=Penalty(0.0))
     return chosen

@@ -106,7 +106,7 @@ def imagined(label: Label, start: Start, explore: Explore) -> Callable[[Preset, 
         parts = SCALES[preset](task)
         chosen = label
         if preset == "fast" and task not in SHORT_LIVED and isinstance(chosen, Disagreement):
-            chosen = replace(chosen, alpha="auto")  # 0.028 is nearly inert with good models: benchmarks/deployments
+            chosen = replace(chosen, alpha="auto")  # 0.028 is nearly inert with good models: docs/decisions/alpha.md
         return replace(parts, label=chosen, start=start, explore=explore)
 
     return make

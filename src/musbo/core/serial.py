@@ -148,7 +148,10 @@ def _build(name: str, values: dict[str, Any]) -> Any:
             "correct the name, or read this with the version of musbo that wrote it"
         )
     if missing := [field for field, required in fields.items() if required and field not in values]:
-        raise UserError(f"{name} needs the field {', '.join(missing)}, which is not given: add it")
+        raise UserError(
+            f"{name} needs the field {', '.join(missing)}, which is not given: "
+            "add it, or read this with the version of musbo that wrote it"
+        )
     return cls(**values)
 
 
