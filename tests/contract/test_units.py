@@ -25,7 +25,7 @@ LEARNED = replace(pointmass, name="pointmass in any units", reward="learned", in
 
 
 def without_units(chosen: Any) -> Any:
-    """U and the penalty of MOPO are measured in units of observations, by their definition; collection is not tested."""
+    """U and the penalty of MOPO are measured in units of observations, by definition; nothing is collected here."""
     match chosen:
         case ImaginedTRPO():
             plain = {"label": Trust(), "explore": Plain(0.1)}
