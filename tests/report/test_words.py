@@ -43,9 +43,9 @@ def test_an_inert_coefficient_is_called_so():
 
 
 def test_imagination_that_runs_away():
-    assert words.trained_warnings({"imagined_cut": 0.1}) == words.trained_warnings({"imagined_cut": None}) == []
-    (text,) = words.trained_warnings({"imagined_cut": 0.25})
-    assert text.startswith("25% of the imagined trajectories")
+    assert words.trained_warnings({"imagined_cut": 0.5}) == words.trained_warnings({"imagined_cut": None}) == []
+    (text,) = words.trained_warnings({"imagined_cut": 0.75})
+    assert text.startswith("75% of the imagined trajectories")
 
 
 def test_zeta_at_its_cap():

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-RAN_AWAY = 0.1
+RAN_AWAY = 0.5
 """More than this share of imagined trajectories that were cut: the models are asked about what they do not know."""
 INERT = 0.05
 """A 10-90 % range of U below this: TRPO rescales its step, so a nearly constant U changes nothing."""
