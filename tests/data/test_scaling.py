@@ -56,7 +56,17 @@ def test_how_far_a_state_may_be():
         ([np.nan, 5.0], False),
         ([2.0, np.inf], False),
     ]:
-        assert bool(scaling.plausible(jnp.asarray(state, jnp.float32))) == plausible, state
+        somewhere, there = jnp.asarray([[2.0, 5.0]]), jnp.asarray([state], jnp.float32)
+        assert bool(scaling.reach(somewhere).holds(there)[0]) == plausible, state
+
+
+def test_a_start_outside_of_the_data_counts_as_observed():
+    """From 14 the first column has been seen from 0 to 14; the second is constant at 5, and a deviation of 1 wide."""
+    scaling = measure(by_hand(), learn_reward=False)
+    reach = scaling.reach(jnp.asarray([[14.0, 5.0], [2.0, 0.0]]))
+    far = 14 + np.sqrt(8 / 3)
+    np.testing.assert_allclose(reach.high, [[14 + far, 6.0], [9 + 9 + np.sqrt(8 / 3), 11.0]], rtol=1e-6)
+    np.testing.assert_allclose(reach.low, [[-far, 4.0], [-9 - np.sqrt(8 / 3), -6.0]], rtol=1e-6)
 
 
 def test_the_reward_is_a_target_only_where_it_is_learned():

@@ -71,6 +71,8 @@ def test_best_imagined_may_be_the_start():
 def test_no_rating_that_is_no_number_is_the_best():
     choice = after(BestImagined(), rating([0.0, 0.0]), rating([np.nan, 9.0]), rating([1.0, 1.0]))
     assert number(choice.policy) == 2
+    choice = after(BestImagined(), rating([np.nan, 0.0]), rating([-9.0, -9.0]), rating([np.nan, np.nan]))
+    assert number(choice.policy) == 1
 
 
 @pytest.mark.parametrize(

@@ -168,22 +168,25 @@ def test_blocks_are_the_whole(block: int, learned_sigma: bool, monkeypatch: pyte
     assert int(info.tries) == int(told.tries)
 
 
-def test_ten_iterations_are_ten_iterations():
-    """Of textbook conjugate gradients on the explicit matrix: not yet the solution, but the same point."""
+def test_eight_iterations_are_eight_iterations():
+    """Of textbook conjugate gradients on the explicit matrix: not yet the solution, but the same point.
+
+    Two iterations more, and float32 has lost the conjugacy of its directions: the point depends on the machine.
+    """
     p = problem(0)
-    settings = replace(EXACT, cg_iterations=10)
+    settings = replace(EXACT, cg_iterations=8)
     policy, _ = p.step(settings)
     oracle = Oracle(p, False)
     A = oracle.fisher() + 0.1 * np.eye(len(oracle.theta))
     x = np.zeros_like(oracle.theta)
     r = d = oracle.gradient()
-    for _ in range(10):
+    for _ in range(8):
         length = (r @ r) / (d @ A @ d)
         x, after = x + length * d, r - length * (A @ d)
         d = after + (after @ after) / (r @ r) * d
         r = after
-    assert 1 - cosine(moved(p, policy), x) <= 1e-4
-    assert 1 - cosine(x, oracle.step(EXACT)) > 1e-6  # so the test above could tell them apart
+    assert 1 - cosine(moved(p, policy), x) <= 1e-6
+    assert 1 - cosine(x, oracle.step(EXACT)) > 1e-2  # so the test above could tell them apart
 
 
 @pytest.mark.parametrize("learned_sigma", [False, True])

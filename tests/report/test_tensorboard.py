@@ -38,7 +38,7 @@ def test_what_training_said_is_in_the_log(tmp_path: Path):
         assert found["deployment/return", d] == pytest.approx(value)
     # Four updates in each of two deployments follow each other.
     assert [step for tag, step in sorted(found) if tag == "improve/kl"] == list(range(1, 9))
-    assert [step for tag, step in sorted(found) if tag == "check/imagined_return"] == [0, 2, 4, 5, 7, 9]
+    assert [step for tag, step in sorted(found) if tag == "check/imagined_cut"] == [0, 2, 4, 5, 7, 9]
     assert [step for tag, step in sorted(found) if tag == "dynamics/error"] == list(range(1, 7))
 
 

@@ -222,10 +222,14 @@ def host(numbers: dict[str, Array]) -> Metrics:
 
 def rating_metrics(rating: handover.Rating) -> Metrics:
     returns = np.asarray(rating.returns)
+
+    def known(value: Any) -> float | None:
+        return float(value) if np.isfinite(value) else None  # nothing is known where all runs away at once
+
     return {
-        "imagined_return": float(returns.mean()),
-        "imagined_per_member": returns.tolist(),
-        "imagined_length": float(rating.length),
+        "imagined_return": known(returns.mean()),
+        "imagined_per_member": [known(value) for value in returns],
+        "imagined_length": known(rating.length),
         "imagined_cut": float(rating.cut),
         "path_disagreement": float(rating.path),
     }

@@ -28,11 +28,24 @@ class Scaling(eqx.Module):
     obs_low: Float32[Array, " obs"]
     obs_high: Float32[Array, " obs"]
 
-    def plausible(self, obs: Float[Array, " obs"]) -> Bool[Array, ""]:
-        """Whether a state is outside of what was observed by no more than the width of what was observed."""
-        margin = self.obs_high - self.obs_low + self.obs_std  # a constant column has a width of 0
-        inside = (obs >= self.obs_low - margin) & (obs <= self.obs_high + margin)
-        return jnp.all(inside & jnp.isfinite(obs))
+    def reach(self, start: Float[Array, "b obs"]) -> "Reach":
+        """How far imagination is believed: as far again beyond what was observed as that is wide, on either side.
+
+        Where a trajectory starts counts as observed: it may be a state that a task can be reset to.
+        """
+        low, high = jnp.minimum(self.obs_low[None], start), jnp.maximum(self.obs_high[None], start)
+        margin = high - low + self.obs_std[None]  # a constant column has a width of 0
+        return Reach(low - margin, high + margin)
+
+
+class Reach(eqx.Module):
+    """The states that are believed, one box for each trajectory."""
+
+    low: Float[Array, "b obs"]
+    high: Float[Array, "b obs"]
+
+    def holds(self, obs: Float[Array, "b obs"]) -> Bool[Array, " b"]:
+        return jnp.all((obs >= self.low) & (obs <= self.high) & jnp.isfinite(obs), axis=1)
 
 
 class Normaliser(eqx.Module):

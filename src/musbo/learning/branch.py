@@ -27,11 +27,13 @@ def branch(
 ) -> Rollout:
     """Samples of the actor in the stochastic model, `horizon` steps or until they terminate."""
 
+    reach = model.scaling.reach(start)
+
     def one_step(carry: tuple, k: PRNGKeyArray) -> tuple:
         obs, alive = carry
         k_act, k_step = jax.random.split(k)
         act = frame.action(sample(actor, frame.see(obs), k_act)[0])
-        next_obs, reward, live, terminated = survive(model.scaling, obs, alive, *step(task, model, obs, act, k_step))
+        next_obs, reward, live, terminated = survive(reach, obs, alive, *step(task, model, obs, act, k_step))
         return (next_obs, live & ~terminated), (obs, act, act, reward, terminated, live)
 
     (last_obs, _), columns = jax.lax.scan(

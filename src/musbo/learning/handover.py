@@ -6,6 +6,7 @@ the best mean return over members; `Guarded` stops when the path leaves the data
 improvement.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -137,7 +138,9 @@ def choose(handover: Handover, choice: Choice | None, policy: Policy, rating: Ra
     if choice is None or isinstance(handover, Last):
         return now
     if isinstance(handover, BestImagined):
-        return now if float(jnp.mean(rating.returns)) > float(jnp.mean(choice.returns)) else choice
+        before, after = float(jnp.mean(choice.returns)), float(jnp.mean(rating.returns))
+        # What is not a number is no rating: it is never better, and anything is better than it.
+        return now if after > before or (math.isnan(before) and not math.isnan(after)) else choice
     share = float(jnp.mean(rating.returns >= choice.returns))
     if float(rating.path) <= handover.multiple and share >= handover.improved:
         return now

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.core.cores import side_by_side
 from musbo.core.errors import UserError
-from musbo.data.scaling import Scaling
+from musbo.data.scaling import Reach, Scaling
 from musbo.models.dynamics import Dynamics, step
 from musbo.models.mlp import MLP, count, member
 from musbo.models.policy import Policy
@@ -112,10 +112,12 @@ def path(
     With `actions`, these are taken instead, whatever is seen: an open-loop replay.
     """
 
+    reach = scaling.reach(start)
+
     def one_step(carry: tuple, given: Array | None) -> tuple:
         obs, alive = carry
         act = policy(obs) if given is None else given
-        next_obs, _reward, live, terminated = survive(scaling, obs, alive, *move(obs, act))
+        next_obs, _reward, live, terminated = survive(reach, obs, alive, *move(obs, act))
         return (next_obs, live & ~terminated), (next_obs, live)
 
     given = None if actions is None else actions.swapaxes(0, 1)
@@ -147,7 +149,7 @@ def _step(task: Task, scaling: Scaling, network: MLP, obs: Array, act: Array) ->
 
 
 def survive(
-    scaling: Scaling,
+    reach: Reach,
     obs: Float[Array, "b obs"],
     alive: Bool[Array, " b"],
     next_obs: Float[Array, "b obs"],
@@ -157,7 +159,7 @@ def survive(
     """What of an imagined step counts: next state, reward, whether the step exists, whether it ends its trajectory."""
     # What a model says far beyond all that it was fitted on is not a state: the trajectory is cut before that step.
     # One that runs away would otherwise own the advantages of its batch, and then the baseline.
-    live = alive & jax.vmap(scaling.plausible)(next_obs) & jnp.isfinite(reward)
+    live = alive & reach.holds(next_obs) & jnp.isfinite(reward)
     return jnp.where(live[:, None], next_obs, obs), jnp.where(live, reward, 0.0), live, live & terminated
 
 
@@ -191,6 +193,7 @@ def trajectories(
     """The policy in M from `start`, with everything drawn beforehand."""
     b, n = start.shape[0], count(model.members)
     networks = [member(model.members, i) for i in range(n)]  # taken apart once, not at every step
+    reach = model.scaling.reach(start)
 
     def move(index: Int[Array, ""], obs: Float[Array, "b obs"], act: Float[Array, "b act"]) -> tuple:
         if settings.member == "per_trajectory":
@@ -210,7 +213,7 @@ def trajectories(
         index, eps = xs
         act = jax.vmap(policy.mean)(obs) + jnp.exp(policy.log_sigma)[None] * eps
         executed = policy.clip(act)
-        next_obs, reward, live, terminated = survive(model.scaling, obs, alive, *move(index, obs, executed))
+        next_obs, reward, live, terminated = survive(reach, obs, alive, *move(index, obs, executed))
         return (next_obs, live & ~terminated), (obs, act, executed, reward, terminated, live)
 
     (last_obs, _), (obs, act, executed, reward, terminated, live) = jax.lax.scan(
