@@ -169,7 +169,6 @@ def _fast(task: str) -> ImaginedTRPO:
         policy=replace(parts.policy, sigma=0.5),
         imagine=Imagine(100, 300, "mixed"),
         trpo=replace(parts.trpo, delta=0.02),
-        updates=150,
         handover=BestImagined(),
     )
 
