@@ -162,7 +162,7 @@ def _train_member(
     return jax.lax.fori_loop(0, steps, minibatch, trained)
 
 
-CHUNK = 2048  # rows per call of the validation loop: bounds its memory
+CHUNK = 512  # rows per call of the validation loop: bounds its memory
 
 
 @partial(jax.jit, static_argnames=("objective",))
