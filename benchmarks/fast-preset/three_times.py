@@ -17,7 +17,7 @@ from musbo.report.gather import gather
 
 HERE = Path(__file__).parent
 MARKS = "<!-- three times -->", "<!-- end of three times -->"
-SEEDS = range(70, 75)
+SEEDS = range(72, 77)
 SINGLE, TRIPLE = "musbo", "musbo-three-times"
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -116,10 +117,18 @@ def _parser() -> argparse.ArgumentParser:
   musbo report runs/pendulum-musbo-quick-s0          writes report/index.html into the run
   musbo report studies/small                         a comparison of its methods
   musbo report runs/a runs/b --out comparison        several together
+  musbo report studies/novelty --score cheetah-run=550   how many deployments each method needs for that
   musbo report studies/small --tensorboard           for TensorBoard too""",
     )
     p.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="a run, or a study")
     p.add_argument("--out", type=Path, metavar="DIR", help="where it goes (default: report in the directory, if one)")
+    p.add_argument(
+        "--score",
+        nargs="+",
+        default=[],
+        metavar="TASK=RETURN",
+        help="count the deployments until this return is reached",
+    )
     p.add_argument("--no-film", action="store_true", help="no pictures of the final policy, so no simulator is asked")
     p.add_argument("--tensorboard", action="store_true", help="write logs for TensorBoard as well")
     p.add_argument("--json", action="store_true", help="what was written, as one object on standard output")
@@ -425,7 +434,8 @@ def study(words: list[str]) -> int:
     if arguments.json:
         rows = [
             {"task": cell.task, "method": cell.method.name, "deployments": cell.deployments, "batch": cell.batch,
-             "seed": cell.seed, "state": progress.state, "final_return": progress.last_return, "folder": cell.folder}
+             "seed": cell.seed, "state": progress.state, "folder": cell.folder,
+             "final_return": progress.last_return if progress.state == "done" else None}
             for cell, progress in seen.items()
         ]  # fmt: skip
         print(json.dumps({"study": str(out), "runs": rows}))
@@ -574,7 +584,7 @@ def report(arguments: argparse.Namespace) -> int:
     if arguments.tensorboard:
         tensorboard.require()
     out = arguments.out or (folders[0] / "report" if len(folders) == 1 else Path("report"))
-    material = gather.gather(folders)
+    material = gather.gather(folders, _scores(arguments.score))
     written = page.write(material, out, film=not arguments.no_film)
     if arguments.tensorboard:
         written["tensorboard"] = tensorboard.write(material.runs, out / "tensorboard")
@@ -586,6 +596,19 @@ def report(arguments: argparse.Namespace) -> int:
     if arguments.tensorboard:
         print(f"logs: tensorboard --logdir {written['tensorboard']}")
     return 0
+
+
+def _scores(words: list[str]) -> dict[str, float]:
+    found = {}
+    for word in words:
+        task, _, text = word.rpartition("=")
+        try:
+            found[task] = float(text)
+        except ValueError:
+            found[task] = math.nan
+        if not task or not math.isfinite(found[task]):
+            raise UserError(f"--score takes TASK=RETURN, such as cheetah-run=550, not {word!r}.")
+    return found
 
 
 def tasks(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from musbo.core.errors import UserError
 from musbo.data.batch import make_batch
 from musbo.data.dataset import Dataset, assemble
-from musbo.data.scaling import Normaliser, measure
+from musbo.data.scaling import Normaliser, measure, observed
 
 
 def by_hand() -> Dataset:
@@ -139,3 +139,10 @@ def test_no_training_rows(make):
     emptied = dataclasses.replace(data, live=jnp.zeros(5, bool), heldout=jnp.zeros(5, bool))
     with pytest.raises(UserError, match="no training rows"):
         measure(emptied, False)
+
+
+def test_units_of_a_batch_by_hand():
+    obs = np.array([[1.0, 5.0], [3.0, 5.0], [5.0, 5.0]], np.float32)
+    units = observed(obs)
+    np.testing.assert_allclose(units.mean, [3, 5])
+    np.testing.assert_allclose(units.std, [np.sqrt(8 / 3), 1], rtol=1e-6)  # a constant column is only centred

@@ -40,7 +40,6 @@ def main() -> None:
     for key, function in (
         ("interquartile_mean", metrics.aggregate_iqm),
         ("mean", metrics.aggregate_mean),
-        ("median", metrics.aggregate_median),
     ):
         point, bounds = library.get_interval_estimates(scores, lambda s, f=function: np.array([f(s)]), reps=REPS)
         out["aggregates"][key] = {

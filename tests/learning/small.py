@@ -49,8 +49,8 @@ def linear(weight: object, bias: object) -> MLP:
 
 def plain_scaling(obs: int = OBS, act: int = ACT, target: int | None = None) -> Scaling:
     target = obs if target is None else target
-    moments = (f(n) for n in (obs, act, target) for f in (jnp.zeros, jnp.ones))
-    return Scaling(*moments, jnp.full(obs, -1e6), jnp.full(obs, 1e6))
+    moments = [f(n) for n in (obs, act, target) for f in (jnp.zeros, jnp.ones)]
+    return Scaling(*[*moments, jnp.full(obs, -1e6), jnp.full(obs, 1e6)])
 
 
 def plain_normaliser(obs: int = OBS) -> Normaliser:

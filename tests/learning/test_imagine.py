@@ -132,7 +132,7 @@ def test_a_model_that_leaves_the_numbers():
 
 def anywhere(model: Dynamics) -> Dynamics:
     """As if the data had been everywhere."""
-    return observed(model, np.finfo(np.float32).max)
+    return observed(model, float(np.finfo(np.float32).max))
 
 
 def test_a_model_that_runs_away():

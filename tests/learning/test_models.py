@@ -166,21 +166,41 @@ def test_levels():
     assert float(levels.pair_mean) == pytest.approx(1.4 / 3, rel=1e-4)
 
 
-def test_calibration_where_the_error_is_known():
-    """Members that are wrong by 1 and 3 times |s_0|: doubt is 2 |s_0| and the largest error 3 |s_0|, at every row."""
-    rng = np.random.default_rng(0)
-    obs, act = rng.normal(size=(400, OBS)), rng.normal(size=(400, ACT))
-    data = assemble([batch_of(obs, act, obs, episode_steps=20)], 400, 0)
+def wrong_judge(*weights: dict[int, float]) -> Labeler:
+    """Members that add the given multiples of the inputs to the first observation."""
 
-    def wrong(factor: float) -> Probabilistic:
+    def member(of: dict[int, float]) -> Probabilistic:
         weight = np.zeros((OBS + ACT, 2 * OBS))
-        weight[0, 0] = factor
+        for i, factor in of.items():
+            weight[i, 0] = factor
         return Probabilistic(linear(weight, np.zeros(2 * OBS)), f32([0.5] * OBS), f32([-10.0] * OBS))
 
-    judge = Labeler(stack(wrong(1.0), wrong(3.0)), plain_scaling(), Levels(*(f32(1.0) for _ in range(4))))
-    found = models.calibration(judge, data)
+    return Labeler(stack(*map(member, weights)), plain_scaling(), Levels(*(f32(1.0) for _ in range(4))))
+
+
+def unmoved(n: int) -> tuple[np.ndarray, Dataset]:
+    """Random states and actions after which nothing changes."""
+    rng = np.random.default_rng(0)
+    obs, act = rng.normal(size=(n, OBS)), rng.normal(size=(n, ACT))
+    return obs, assemble([batch_of(obs, act, obs, episode_steps=20)], n, 0)
+
+
+def test_calibration_where_the_error_is_known():
+    """Members that are wrong by 1 and 3 times |s_0|: doubt is 2 |s_0|, and so is the error of their average."""
+    obs, data = unmoved(400)
+    found = models.calibration(wrong_judge({0: 1.0}, {0: 3.0}), data)
     assert found["rank_correlation"] == pytest.approx(1.0, abs=1e-4)
     doubt, error = (np.array(found[f"reliability_{name}"]) for name in ("doubt", "error"))
-    np.testing.assert_allclose(error, 1.5 * doubt, rtol=1e-4)
+    np.testing.assert_allclose(error, doubt, rtol=1e-4)
     size = np.sort(np.abs(obs[np.asarray(data.heldout)[:400], 0]))
     assert doubt.mean() == pytest.approx(2 * size.mean(), rel=1e-4)
+
+
+def test_calibration_where_doubt_tells_nothing():
+    """Wrong by s_0 and by a_0: doubt |s_0 - a_0| and the error of the average, |s_0 + a_0| / 2, are independent."""
+    _, data = unmoved(20_000)
+    found = models.calibration(wrong_judge({0: 1.0}, {OBS: 1.0}), data)
+    n = int(np.asarray(data.heldout).sum())
+    assert n > 1_000 and abs(found["rank_correlation"]) < 4 / np.sqrt(n)
+    error = np.array(found["reliability_error"])
+    np.testing.assert_allclose(error, np.sqrt(1 / np.pi), rtol=0.25)  # the mean of |N(0, 1/2)|, in every group

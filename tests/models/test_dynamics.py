@@ -24,8 +24,8 @@ TASKS = {
 
 def random_scaling(rng: np.random.Generator, target: int, obs: int = OBS, act: int = ACT) -> Scaling:
     sizes = (obs, act, target)
-    moments = (f32(draw) for n in sizes for draw in (rng.normal(size=n), rng.uniform(0.3, 3, n)))
-    return Scaling(*moments, f32(np.full(obs, -1e6)), f32(np.full(obs, 1e6)))
+    moments = [f32(draw) for n in sizes for draw in (rng.normal(size=n), rng.uniform(0.3, 3, n))]
+    return Scaling(*[*moments, f32(np.full(obs, -1e6)), f32(np.full(obs, 1e6))])
 
 
 def members_of(task: Task) -> MLP:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from musbo.campaign import flags
-from musbo.cluster.study import parse
+from musbo.cluster.study import cells, parse
 from musbo.report import compare
 from musbo.report.gather import Material, Run, names
 from musbo.report.sections import sections
@@ -47,6 +47,33 @@ def test_only_seeds_of_both_are_paired():
     found = material(run("a", 0, [1.0]), run("a", 1, [2.0]), run("b", 1, [7.0]), run("b", 2, [100.0]))
     _, b = compare.method_rows(found, found.groups[0])
     assert b["pairs"] == 1 and b["difference"] == 5.0
+    assert b["difference_low"] is None and b["difference_high"] is None  # of one pair
+
+
+def test_one_seed_has_no_interval_and_no_chance():
+    found = material(run("a", 0, [1.0]), run("b", 0, [2.0]), run("b", 1, [3.0]))
+    a, b = compare.method_rows(found, found.groups[0])
+    assert a["iqm_low"] is None and a["iqm_high"] is None and (b["iqm_low"], b["iqm_high"]) == (2.0, 3.0)
+    assert b["better"] is None
+    section = next(iter(sections(found, film=False)))
+    assert "With fewer than five seeds" in section.sheets[0].note
+    assert ": mean over seeds, where there are several" in section.figures[0].title
+
+
+def test_a_score_may_be_asked_for():
+    found = replace(material(run("a", 0, [10.0, 60.0]), run("b", 0, [30.0, 50.0])), scores={"pointmass": 55.0})
+    a, b = compare.method_rows(found, found.groups[0])
+    assert a["goal"] == 55.0 and (a["reached"], a["needed"], b["reached"], b["needed"]) == (1, 2.0, 0, np.inf)
+
+
+def test_missing_runs_are_counted():
+    study = parse({"tasks": ["pointmass"], "algos": ["musbo"], "seeds": [0, 1, 2], "budgets": {"pointmass": [1, 100]}})
+    one = run("musbo", 0, [1.0])
+    one = replace(one, settings=replace(one.settings, batch=100))
+    missing = tuple((cell, "not begun") for cell in cells(study)[1:])
+    found = Material((one,), missing, ((Path("study"), study),))
+    (row,) = compare.method_rows(found, found.groups[0])
+    assert (row["runs"], row["asked"]) == (1, 3)
 
 
 def test_unfinished_runs_are_not_compared():
@@ -79,7 +106,33 @@ def test_all_tasks_on_one_line():
     # IQM over the four scores of b, -.5 .5 .5 .5: the middle two
     assert b["iqm"] == pytest.approx(0.5)
     assert found.profiles["b"].share[0] == pytest.approx(0.75)  # above -.5
+    assert [group.task for group in found.no_line] == ["z"] and not found.unfinished and not found.partly
     assert compare.overall(material(*runs[:4])) is None  # one task
+
+
+def test_what_is_not_put_together_is_named():
+    """On y nothing is finished, and c has run on x alone."""
+    runs = [run(m, s, [v], t) for m, v in (("a", 2.0), ("b", 1.0)) for t in ("x", "z") for s in (0, 1)]
+    half = run("a", 0, [1.0], "y")
+    half = replace(half, summary=half.summary | {"finished": False})
+    everything = material(*runs, half, run("c", 0, [5.0], "x"))
+    found = compare.overall(everything)
+    assert found is not None and [row["method"] for row in found.rows] == ["a", "b"]
+    assert [group.task for group in found.unfinished] == ["y"] and found.partly == ["c"] and not found.no_line
+    words = next(iter(sections(everything, film=False))).words
+    assert "no run is finished: y" in words and "on some of these: c." in words
+    nothing = compare.overall(material(*runs[:2], half, run("c", 0, [5.0], "x")))
+    assert nothing is not None and nothing.rows == []
+
+
+def test_an_interval_over_tasks_needs_two_seeds_of_each():
+    runs = [run(m, s, [v + s], t) for m, v in (("a", 2.0), ("b", 1.0)) for t in ("x", "y") for s in (0, 1)]
+    found = compare.overall(material(*runs))
+    assert found is not None and all(row["iqm_low"] is not None for row in found.rows)
+    found = compare.overall(material(*runs[:-1]))
+    assert found is not None
+    a, b = found.rows
+    assert a["iqm_low"] is not None and b["iqm_low"] is None and b["better_low"] is None and b["better"] is not None
 
 
 def test_imagined_minus_real():

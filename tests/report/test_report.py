@@ -20,6 +20,7 @@ from musbo.core.errors import UserError
 from musbo.report import page, sections
 from musbo.report.gather import gather
 from tests.report import made
+from tests.stories import tiny
 
 
 class Tables(HTMLParser):
@@ -156,7 +157,6 @@ def test_equal_runs_give_equal_pages(studies: list[Path], written: Path, tmp_pat
 def test_a_run_under_way_has_a_page_too(tmp_path: Path):
     from musbo.campaign import api
     from musbo.campaign.loop import News, Stopped
-    from tests.stories import tiny
 
     folder = api.start(tiny.settings(seed=5), (), tmp_path / "run")
 
@@ -172,12 +172,81 @@ def test_a_run_under_way_has_a_page_too(tmp_path: Path):
 
 
 def test_what_an_earlier_report_said_is_gone(study: Path, tmp_path: Path):
-    for name in ("figures/old.svg", "tables/missing.csv", "tables/mine.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("old")
-    page.write(gather([study / "pointmass-bc-2x100-s0"]), tmp_path, film=False)
-    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert "mine.txt" in left and not left & {"old.svg", "missing.csv"}
+    page.write(gather([study]), tmp_path / "report", film=False)
+    earlier = {path.name for path in (tmp_path / "report" / "figures").iterdir()}
+    (tmp_path / "report" / "figures" / "mine.png").write_text("mine")
+    page.write(gather([study / "pointmass-bc-2x100-s0"]), tmp_path / "report", film=False)
+    left = {path.name for path in (tmp_path / "report" / "figures").iterdir()}
+    gone = earlier - left
+    assert "mine.png" in left and any(name.startswith("curves-") for name in gone)
+    listed = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert left - {"mine.png"} == {Path(name).name for name in listed if name.startswith("figures/")}
+
+
+def test_a_report_takes_no_folder_that_is_not_its_own(study: Path, tmp_path: Path):
+    material = gather([study / "pointmass-bc-2x100-s0"])
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "mine.png").write_text("mine")
+    with pytest.raises(UserError, match="holds no report"):
+        page.write(material, tmp_path, film=False)
+    assert [path.name for path in tmp_path.rglob("*")] == ["figures", "mine.png"]
+    for text, complaint in (("{", "damaged"), ("5", "damaged"), ('["../secret.csv"]', "not that of a report")):
+        (tmp_path / "report.json").write_text(text)
+        with pytest.raises(UserError, match=complaint):
+            page.write(material, tmp_path, film=False)
+
+
+def test_runs_with_other_settings_are_no_seeds_of_one_method(study: Path, tmp_path: Path):
+    run = study / "pointmass-small-2x100-s0"
+    words = [
+        "run",
+        "pointmass",
+        "--preset",
+        "quick",
+        "--deployments",
+        "2",
+        "--batch",
+        "100",
+        "--seed",
+        "7",
+        *tiny.METHOD,
+    ]
+    for name, extra in (("hot", ["--label.alpha", "0.5"]), ("short", ["--episodes", "3"])):
+        assert main([*words, "--episodes", "2", *extra, "--out", str(tmp_path / name), "--json"]) == 0
+    with pytest.raises(UserError, match=r"no seeds of one method") as caught:
+        gather([run, tmp_path / "hot"])
+    assert "--label.alpha (0.001 and 0.5)" in str(caught.value)
+    with pytest.raises(UserError, match=r"--episodes \(2 and 3\)"):
+        gather([run, tmp_path / "short"])
+
+
+def test_a_score_to_reach(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ["report", str(study), "--no-film", "--out", str(tmp_path / "report")]
+    assert main([*words, "--score", "pointmass=-1e9"]) == 0
+    with (tmp_path / "report" / "tables" / "methods-pointmass-2x100.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert rows and all((row["goal"], row["reached"], row["needed"]) == ("-1000000000.0", "2", "1.0") for row in rows)
+    assert "a return of -1000000000.0;" in (tmp_path / "report" / "index.html").read_text()
+    for word, complaint in (
+        ("pointmass", "TASK=RETURN"),
+        ("pointmass=high", "TASK=RETURN"),
+        ("ant=5", "no run is on ant"),
+    ):
+        assert main([*words, "--score", word]) == 2
+        assert complaint in capsys.readouterr().err
+
+
+def test_diagnostics_of_a_study_as_numbers(study: Path, tmp_path: Path):
+    page.write(gather([study]), tmp_path / "report", film=False)
+    with (tmp_path / "report" / "tables" / "diagnostics-pointmass-2x100.csv").open() as stream:
+        rows = {(row["diagnostic"], row["method"]): row for row in csv.DictReader(stream)}
+    each = [
+        summary(study / f"pointmass-small-2x100-s{seed}")["per_deployment"][1]["batch"]["novelty"] for seed in (0, 1)
+    ]
+    novelty = rows["novelty", "small"]
+    assert novelty["mean_1"] == "" and float(novelty["mean_2"]) == pytest.approx(np.mean(each))
+    assert float(novelty["deviation_2"]) == pytest.approx(np.std(each, ddof=1))
+    assert ("energy distance", "small") in rows and ("energy distance", "bc") not in rows
 
 
 def test_a_run_that_no_command_line_can_describe_says_so(study: Path):

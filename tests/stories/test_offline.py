@@ -54,7 +54,7 @@ def logs() -> pa.Table:
 
 
 def replayed(folder: Path, steps: int) -> float:
-    """Squared error of the first member, in standard units, along the actions of the one held-out episode."""
+    """Squared error of the first member, in units of the batch, along the actions of the one held-out episode."""
     status, store = read_status(folder), Store(folder / STORE)
     state = serial.decode(store.get(status.trained[1]["state"]))
     batch = batch_from_bytes(store.get(status.batches[1]["batch"]))
@@ -64,7 +64,7 @@ def replayed(folder: Path, steps: int) -> float:
     obs, errors = jnp.asarray(batch.obs[rows[0]]), []
     for row in rows:
         obs, _, _ = dynamics.step(task, member(M.members, jnp.asarray(0)), M.scaling, obs, jnp.asarray(batch.act[row]))
-        errors.append((np.asarray(obs) - batch.next_obs[row]) / np.asarray(state.policy.frame.normaliser.std))
+        errors.append((np.asarray(obs) - batch.next_obs[row]) / batch.obs.astype(float).std(0))
     return float(np.mean(np.square(errors)))
 
 

@@ -152,7 +152,8 @@ def _fast(task: str) -> ImaginedTRPO:
         dynamics=replace(fit, members=5),
         labeler=replace(fit, members=3, learning_rate=5e-3, max_steps=5000),
         policy=PolicySettings(hidden=(128, 128), activation="tanh", sigma=0.2),
-        imagine=Imagine(100, 250, "initial"),
+        # From many states of the data and not from the beginning alone: the rare states before a fall are among them.
+        imagine=Imagine(250, 100, "mixed"),
         discount=Discounting(0.99, 0.97 if task == "ant" else 0.95),
         trpo=TRPO(delta=0.03, fisher_stride=10),
         updates=150,

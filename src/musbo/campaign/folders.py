@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ from musbo.campaign.ledger import Ledger, lock
 from musbo.campaign.settings import Campaign, fingerprint, load_task
 from musbo.campaign.store import Store
 from musbo.core import serial
+from musbo.core.cores import usable_cores
 from musbo.core.durable import sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
@@ -25,6 +27,7 @@ from musbo.field.worlds import no_simulator
 from musbo.tasks.task import Task
 
 LEDGER, STORE, SETTINGS = "ledger.sqlite", "store", "settings.json"
+SIMULATORS = ("gymnasium", "mujoco", "dm_control")
 
 
 def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None) -> None:
@@ -110,12 +113,23 @@ def settings_of(status: steps.Status) -> Campaign:
 
 
 def versions() -> dict[str, str]:
+    """What a run was made with: what decides on its bits, and its simulators."""
     return {
         "musbo": musbo.__version__,
         "python": platform.python_version(),
         "jax": jax.__version__,
         "numpy": np.__version__,
+        **{name: version(name) for name in ("jaxlib", "equinox", "optax", *SIMULATORS) if _installed(name)},
         "platform": platform.platform(),
         "device": jax.devices()[0].platform,
-        "cores": str(os.cpu_count()),
+        # XLA divides its loops by this number, which a cell of a study is told.
+        "cores": os.environ.get("NPROC") or str(len(usable_cores())),
     }
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True

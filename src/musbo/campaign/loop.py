@@ -30,6 +30,7 @@ from musbo.core.interrupt import noted
 from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.dataset import assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
+from musbo.data.scaling import observed
 from musbo.field import simulate
 from musbo.field.worlds import no_simulator
 from musbo.learning.foresight import novelty, trajectories_apart
@@ -308,10 +309,12 @@ class _Field:
         self.ledger.append("evaluated", d, payload)
         self.observe(News("evaluated", d, payload))
 
-    def foresight(self, state: Any, real: Batch, replay: bool) -> dict[str, float]:
+    def foresight(self, state: Any, real: Batch, replay: bool) -> dict[str, float | None]:
         """How far the imagined course of the policy is from its real one, from the same start states.
 
         Where there is no simulator to see the policy in, the models replay logged actions that they were not fitted on.
+        Distances are in units of the first batch, which a method has no part in: in units of all its data, the method
+        that collects more widely would have the smaller ones.
         """
         steps = min(FORESIGHT_STEPS, self.task.episode_steps)
         starts = real.starts()[:FORESIGHT_STARTS]
@@ -322,18 +325,15 @@ class _Field:
             return {}
         found = model.courses(self.task, jnp.asarray(real.obs[starts]), steps, actions)
         imagined, imagined_lengths = (np.asarray(part) for part in found)
-        known = imagined_lengths > 0  # where the model runs away at once, there is nothing to compare
-        if not known.any():
-            return {}
-        courses = _courses(real.next_obs, starts, lengths, steps)
-        normaliser = state.policy.frame.normaliser
+        units = observed(self.batch(min(self.status().batches)).obs)
         return trajectories_apart(
-            imagined[known],
-            courses[known],
-            imagined_lengths[known],
-            lengths[known],
-            np.asarray(normaliser.mean),
-            np.asarray(normaliser.std),
+            real.obs[starts],
+            imagined,
+            _courses(real.next_obs, starts, lengths, steps),
+            imagined_lengths,
+            lengths,
+            np.asarray(units.mean),
+            np.asarray(units.std),
         )
 
     def finish(self) -> None:

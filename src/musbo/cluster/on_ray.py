@@ -35,7 +35,9 @@ def _run(ray: Any, study: Study, out: Path, address: str, observe: Observe) -> d
     try:
         ray.init(address=address, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UserError(f"there is no Ray cluster at {address}: start one with `ray start --head`.") from error
+        raise UserError(
+            f"there is no usable Ray cluster at {address} ({error}): start one with `ray start --head`, of this Ray."
+        ) from error
     try:
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(perform)
         pending: dict[Any, Cell] = {

@@ -201,7 +201,12 @@ def to_toml(study: Study) -> str:
 def recorded(out: Path) -> Study | None:
     """What the study in `out` has been so far."""
     path = out / RECORD
-    return serial.from_json(json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        return serial.from_json(json.loads(path.read_text()))
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}): restore it from a copy.") from error
 
 
 def record(out: Path, asked: Study | None) -> Study:

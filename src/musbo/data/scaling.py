@@ -58,6 +58,12 @@ class Normaliser(eqx.Module):
         return (obs - self.mean) / self.std
 
 
+def observed(obs: Float32[np.ndarray, "n obs"]) -> Normaliser:
+    """Statistics of all observations of a batch."""
+    each = [_moments(column, _size(column)) for column in (obs[:, j].astype(np.float64) for j in range(obs.shape[1]))]
+    return Normaliser(*(jnp.asarray(np.stack(part)) for part in zip(*each, strict=True)))
+
+
 def measure(data: Dataset, learn_reward: bool) -> Scaling:
     """Scaling of the training rows of D_all."""
     chosen = rows(data.training)

@@ -80,7 +80,6 @@ def _gym_picture(env: Any) -> Frame:
 def _mujoco_painter(model: Any, data: Any, side: int) -> Iterator[Callable[[], Frame]]:
     mujoco = importlib.import_module("mujoco")
     gl = _gl_context(side)
-    gl.make_current()
     try:
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, side)
         model.vis.global_.offheight = max(model.vis.global_.offheight, side)
@@ -107,13 +106,15 @@ def _mujoco_painter(model: Any, data: Any, side: int) -> Iterator[Callable[[], F
 
 
 def _gl_context(side: int) -> Any:
-    """An off-screen OpenGL context. The library is looked up first, because a failed import cannot be undone."""
+    """A current off-screen OpenGL context. The library is looked up first: a failed import cannot be undone."""
     wanted = os.environ.get("MUJOCO_GL", "").lower()
     tried = [wanted] if wanted in LIBRARIES else list(LIBRARIES)
     for backend in tried:
         if ctypes.util.find_library(LIBRARIES[backend]) is not None:
             try:
-                return importlib.import_module(f"mujoco.{backend}").GLContext(side, side)
+                context = importlib.import_module(f"mujoco.{backend}").GLContext(side, side)
+                context.make_current()
+                return context
             except Exception as error:  # each backend and driver has exceptions of its own
                 raise UserError(f"Mujoco cannot draw through {backend}: {type(error).__name__}: {error}.") from error
     raise UserError(

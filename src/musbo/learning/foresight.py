@@ -38,28 +38,29 @@ def _mean_distance(x: Float64[np.ndarray, "n d"], y: Float64[np.ndarray, "m d"])
 
 
 def trajectories_apart(
+    start: Float[np.ndarray, "b obs"],
     imagined: Float[np.ndarray, "b t obs"],
     real: Float[np.ndarray, "b t obs"],
     imagined_steps: Int[np.ndarray, " b"],
     real_steps: Int[np.ndarray, " b"],
     mean: Float[np.ndarray, " obs"],
     std: Float[np.ndarray, " obs"],
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """Energy distance and mean squared error between imagined and real trajectories from the same start states.
 
-    In standard units. The squared error of a pair is taken as far as the shorter of the two reaches. For the energy
-    distance a sample is a whole trajectory, and one that has ended stays where it ended: if all were cut to the
-    shortest, a single early fall would make any model look perfect.
+    In units of `std`. The squared error of a pair is taken as far as the shorter of the two reaches; None where no pair
+    has a step. For the energy distance a sample is a whole trajectory, and one that has ended stays where it ended, or
+    at its start: if all were cut to the shortest, a single early fall would make any model look perfect.
     """
-    x, y = ((part.astype(np.float64) - mean) / std for part in (imagined, real))
+    x, y, first = ((part.astype(np.float64) - mean) / std for part in (imagined, real, start))
     b, t, _ = x.shape
     for part, steps in ((x, imagined_steps), (y, real_steps)):
         for i, n in enumerate(steps):
-            part[i, n:] = part[i, n - 1]
+            part[i, n:] = part[i, n - 1] if n else first[i]
     both = np.arange(t) < np.minimum(imagined_steps, real_steps)[:, None]
     return {
         "energy_distance": energy_distance(x.reshape(b, -1), y.reshape(b, -1)),
-        "trajectory_mse": float(np.mean((x - y)[both] ** 2)),
+        "trajectory_mse": float(np.mean((x - y)[both] ** 2)) if both.any() else None,
         "imagined_steps": float(imagined_steps.mean()),
         "real_steps": float(real_steps.mean()),
     }

@@ -140,23 +140,29 @@ def _level_values(
     obs: Float[Array, "n obs"],
     act: Float[Array, "n act"],
     next_obs: Float[Array, "n obs"],
-) -> tuple[Float[Array, "pairs n"], Float[Array, " n"]]:
+) -> tuple[Float[Array, "pairs n"], Float[Array, " n"], Float[Array, " n"]]:
+    """Distances of all pairs, the error of the worst member, and the error of what the members say on average."""
     predictions = member_predictions(members, scaling, obs, act)
-    error = jnp.max(jnp.sum(jnp.abs(predictions - next_obs[None]), axis=2), axis=0)
-    return pair_distances(predictions), error
+    worst = jnp.max(jnp.sum(jnp.abs(predictions - next_obs[None]), axis=2), axis=0)
+    average = jnp.sum(jnp.abs(jnp.mean(predictions, axis=0) - next_obs), axis=1)
+    return pair_distances(predictions), worst, average
 
 
 def _heldout_values(
     members: Probabilistic, scaling: Scaling, data: Dataset
-) -> tuple[Float[Array, "pairs n"], Float[Array, " n"]]:
+) -> tuple[Float[Array, "pairs n"], Float[Array, " n"], Float[Array, " n"]]:
     heldout = rows(np.asarray(data.heldout))
     heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
     return _level_values(members, scaling, data.obs[heldout], data.act[heldout], data.next_obs[heldout])
 
 
 def calibration(judge: Labeler, data: Dataset) -> dict[str, Any]:
-    """Whether doubt goes with error on held-out data: the largest disagreement against the largest member's error."""
-    pairs, error = _heldout_values(judge.members, judge.scaling, data)
+    """Whether doubt goes with error on held-out data: the largest disagreement against the error of the average.
+
+    Not against the error of the worst member: two members that are far apart cannot both be near the truth, so that
+    one goes with disagreement even where disagreement tells nothing.
+    """
+    pairs, _, error = _heldout_values(judge.members, judge.scaling, data)
     doubt, error = np.asarray(jnp.max(pairs, axis=0)), np.asarray(error)
     groups = reliability(doubt, error, min(10, len(doubt)))
     related = rank_correlation(doubt, error)
@@ -169,7 +175,7 @@ def calibration(judge: Labeler, data: Dataset) -> dict[str, Any]:
 
 def measure_levels(members: Probabilistic, scaling: Scaling, data: Dataset) -> Levels:
     """What disagreement and error of P are ordinary on held-out data."""
-    pairs, error = _heldout_values(members, scaling, data)
+    pairs, error, _ = _heldout_values(members, scaling, data)
     return Levels(
         pair_p90=jnp.quantile(pairs, 0.9),
         spread_p95=jnp.quantile(jnp.max(pairs, axis=0), 0.95),

@@ -14,11 +14,15 @@ from musbo.report.words import imagined_per_step, real_per_step
 SEED = 0  # of the bootstrap: the same runs give the same page
 DIAGNOSTICS = {
     "novelty": ("batch", "novelty", "mean cosine distance of a batch from all before it"),
-    "dynamics_error": ("trained", "model error", "squared, in standard units, summed over the outputs, held-out"),
-    "energy_distance": ("evaluated", "energy distance", "between imagined and real courses"),
-    "trajectory_mse": ("evaluated", "trajectory error", "squared, in standard units, of imagined against real courses"),
-    "rank_correlation": ("trained", "doubt with error", "rank correlation of disagreement and true error, held-out"),
-    "imagined_minus_real": ("", "imagined minus real", "reward per step of the policy handed over"),
+    "dynamics_error": ("trained", "model error", "squared, held-out, each run in units of its own data"),
+    "energy_distance": (
+        "evaluated",
+        "energy distance",
+        "between imagined and real courses, in units of the first batch",
+    ),
+    "trajectory_mse": ("evaluated", "trajectory error", "squared, imagined against real courses, same units"),
+    "rank_correlation": ("trained", "doubt with error", "rank correlation of disagreement and error, held-out"),
+    "imagined_minus_real": ("", "imagined minus real", "reward per step, over the horizon and over whole episodes"),
 }
 """The step that wrote it, its name, and what it is."""
 
@@ -94,7 +98,8 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
         return []
     final = {m: np.array([run.summary["final_return"] for run in runs]) for m, runs in scored.items()}
     low, best = random_level(material, group), max(values.mean() for values in final.values())
-    goal = None if low is None or best <= low else (low + best) / 2
+    half_way = None if low is None or best <= low else (low + best) / 2
+    goal = material.scores.get(group.task, half_way)
     reference = next(iter(scored))
     rows = []
     for method, runs in scored.items():
@@ -103,9 +108,9 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
         iqm = statistics.interval(statistics.interquartile_mean, values[:, None], seed=SEED)
         row: dict[str, Any] = {
             "task": group.task, "deployments": group.deployments, "batch": group.batch, "method": method,
-            "runs": len(runs), "seeds": " ".join(str(run.seed) for run in runs),
+            "runs": len(runs), "asked": material.asked(group, method), "seeds": " ".join(str(run.seed) for run in runs),
             "mean": float(values.mean()), "deviation": float(values.std(ddof=1)) if len(values) > 1 else None,
-            "iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high,
+            "iqm": iqm.value, **_ends("iqm", iqm, len(runs)),
             "area": float(statistics.area_under_curve(curves).mean()) if whole else None,
             "goal": goal, "reached": None, "needed": None,
             "difference": None, "difference_low": None, "difference_high": None, "pairs": 0, "better": None,
@@ -121,17 +126,26 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
 
 
 def _against(reference: Sequence[Run], runs: Sequence[Run]) -> dict[str, Any]:
-    """Method minus reference over the seeds of both, and how often a run of the method is the better one."""
+    """Method minus reference over the seeds of both, and how often a run of the method is the better one.
+
+    One run beats another or does not: that is no chance, and needs two of each at least.
+    """
     theirs = {run.seed: run.summary["final_return"] for run in reference}
     pairs = [(run.summary["final_return"], theirs[run.seed]) for run in runs if run.seed in theirs]
     own = np.array([run.summary["final_return"] for run in runs])
     better = statistics.probability_of_improvement(own[:, None], np.array(list(theirs.values()))[:, None])
-    found: dict[str, Any] = {"pairs": len(pairs), "better": float(better)}
+    found: dict[str, Any] = {"pairs": len(pairs), "better": float(better) if min(len(own), len(theirs)) > 1 else None}
     if pairs:
         x, y = np.array(pairs).T
         apart = statistics.paired_difference(x[:, None], y[:, None], seed=SEED)
-        found |= {"difference": apart.value, "difference_low": apart.low, "difference_high": apart.high}
+        found |= {"difference": apart.value, **_ends("difference", apart, len(pairs))}
     return found
+
+
+def _ends(name: str, found: statistics.Interval, runs: int) -> dict[str, float | None]:
+    """The ends of an interval, as two columns. From one run it would be a point, and says nothing."""
+    low, high = (found.low, found.high) if runs > 1 else (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
 
 
 @dataclass(frozen=True)
@@ -140,47 +154,54 @@ class Overall:
 
     rows: list[dict[str, Any]]
     profiles: dict[str, statistics.Profile]
-    left_out: list[Group]
-    """No method is above random actions there, or the first batch was not random: there is no such line."""
+    unfinished: list[Group]
+    """No run is finished there."""
+    no_line: list[Group]
+    """No method is above random actions there, or the first batch was not random."""
+    partly: list[str]
+    """The methods that have finished runs on some of the others and not on all."""
 
 
 def overall(material: Material) -> Overall | None:
-    """None with fewer than two methods, tasks or budgets: then there is nothing to put together."""
+    """None with one task and budget, or one method: then there is nothing to put together."""
+    if len(material.groups) < 2 or len(material.order) < 2:
+        return None
     scores: dict[str, list[np.ndarray]] = {}
-    count, left_out = 0, []
+    count, unfinished, no_line = 0, [], []
     for group in material.groups:
         low = random_level(material, group)
         scored = {m: np.array([r.summary["final_return"] for r in runs]) for m, runs in finals(material, group).items()}
         best = max((float(values.mean()) for values in scored.values()), default=-np.inf)
-        if low is None or best <= low:
-            left_out.append(group)
-            continue
-        count += 1
-        for method, values in scored.items():
-            scores.setdefault(method, []).append(statistics.normalise(values, low, best))
-    if count < 2:
-        return None
+        if not scored:
+            unfinished.append(group)
+        elif low is None or best <= low:
+            no_line.append(group)
+        else:
+            count += 1
+            for method, values in scored.items():
+                scores.setdefault(method, []).append(statistics.normalise(values, low, best))
+    partly = [method for method, each in scores.items() if len(each) < count]
     scores = {method: each for method, each in scores.items() if len(each) == count}
-    if len(scores) < 2:
-        return None
+    if count < 2 or len(scores) < 2:
+        return Overall([], {}, unfinished, no_line, partly)
     reference = next(iter(scores))
     every = np.concatenate([values for each in scores.values() for values in each])
     tau = np.linspace(min(0.0, every.min()), max(1.0, every.max()), 101)
     rows, profiles = [], {}
     for method, each in scores.items():
         iqm = statistics.interval(statistics.interquartile_mean, each, seed=SEED)
+        fewest = min(map(len, each))
         row: dict[str, Any] = {
-            "method": method, "tasks": len(each), "runs": sum(map(len, each)),
-            "most": max(map(len, each)), "mean": float(statistics.mean(each)),
-            "iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high, "better": None, "better_low": None,
-            "better_high": None,
+            "method": method, "tasks": len(each), "runs": sum(map(len, each)), "fewest": fewest,
+            "mean": float(statistics.mean(each)), "iqm": iqm.value, **_ends("iqm", iqm, fewest),
+            "better": None, "better_low": None, "better_high": None,
         }  # fmt: skip
         if method != reference:
             p = statistics.interval(statistics.probability_of_improvement, each, scores[reference], seed=SEED)
-            row |= {"better": p.value, "better_low": p.low, "better_high": p.high}
+            row |= {"better": p.value, **_ends("better", p, min(fewest, *map(len, scores[reference])))}
         rows.append(row)
         profiles[method] = statistics.performance_profile(each, tau, seed=SEED)
-    return Overall(rows, profiles, left_out)
+    return Overall(rows, profiles, unfinished, no_line, partly)
 
 
 def run_rows(material: Material) -> list[dict[str, Any]]:

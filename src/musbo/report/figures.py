@@ -121,8 +121,12 @@ def curves(material: Material, group: Group) -> Figure | None:
 
 
 def _what_the_band_is(runs: Iterable[Sequence[Run]]) -> str:
-    several = max(map(len, runs)) > 1
-    return ": mean over seeds, its 95 % bootstrap interval, and every seed as a thin line" if several else ""
+    """Methods of one seed have a line and no band."""
+    counts = [len(each) for each in runs]
+    if max(counts) < 2:
+        return ""
+    which = "" if min(counts) > 1 else ", where there are several"
+    return f": mean over seeds{which}, its 95 % bootstrap interval, and every seed as a thin line"
 
 
 def final_returns(material: Material, group: Group) -> Figure | None:
@@ -134,7 +138,8 @@ def final_returns(material: Material, group: Group) -> Figure | None:
         for i, row in enumerate(compare.method_rows(material, group)):
             values = [run.summary["final_return"] for run in scored[row["method"]]]
             colour = look(material.order[row["method"]])["color"]
-            axes.plot([row["iqm_low"], row["iqm_high"]], [i, i], color=colour, linewidth=7, alpha=0.3)
+            if row["iqm_low"] is not None:
+                axes.plot([row["iqm_low"], row["iqm_high"]], [i, i], color=colour, linewidth=7, alpha=0.3)
             axes.plot(values, [i] * len(values), "o", color=colour, markersize=5, alpha=0.85)
             axes.plot([row["mean"]], [i], "|", color=INK, markersize=15, markeredgewidth=2)
         axes.set_yticks(range(len(scored)), list(scored))
@@ -173,10 +178,12 @@ def _wide(axes: Any) -> bool:
 
 
 def profiles(found: compare.Overall, order: dict[str, int]) -> Figure:
+    enough = {row["method"]: row["fewest"] > 1 for row in found.rows}  # for an interval
     with canvas() as (drawing, axes):
         for method, profile in found.profiles.items():
             style = look(order[method])
-            axes.fill_between(profile.tau, profile.low, profile.high, color=style["color"], alpha=0.16, linewidth=0)
+            if enough[method]:
+                axes.fill_between(profile.tau, profile.low, profile.high, color=style["color"], alpha=0.16, linewidth=0)
             axes.plot(profile.tau, profile.share, linewidth=2, label=method, **style)
         axes.set_xlabel("normalised score")
         axes.set_ylabel("share of runs above it")
@@ -189,7 +196,8 @@ def aggregate(found: compare.Overall, order: dict[str, int]) -> Figure:
     with canvas((5.2, 1.2 + 0.36 * len(found.rows))) as (drawing, axes):
         for i, row in enumerate(found.rows):
             colour = look(order[row["method"]])["color"]
-            axes.plot([row["iqm_low"], row["iqm_high"]], [i, i], color=colour, linewidth=9, alpha=0.35)
+            if row["iqm_low"] is not None:
+                axes.plot([row["iqm_low"], row["iqm_high"]], [i, i], color=colour, linewidth=9, alpha=0.35)
             axes.plot([row["iqm"]], [i], "|", color=INK, markersize=15, markeredgewidth=2)
         axes.set_yticks(range(len(found.rows)), [row["method"] for row in found.rows])
         axes.set_ylim(len(found.rows) - 0.4, -0.6)
@@ -282,9 +290,9 @@ def reliability(run: Run) -> Figure | None:
             axes.set_xscale("log")
             axes.set_yscale("log")
         axes.set_xlabel("disagreement of the labeler")
-        axes.set_ylabel("true error")
+        axes.set_ylabel("error of its members' mean")
         _legend(axes, len(shown))
-        return keep(drawing, "reliability", "Disagreement against true error on held-out steps, in ten equal groups.")
+        return keep(drawing, "reliability", "Disagreement against error on held-out steps, in ten equal groups.")
 
 
 def uncertain_places(found: Doubts, task: str) -> Figure:

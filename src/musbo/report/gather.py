@@ -1,12 +1,13 @@
 """The runs that a report is about: campaigns, and the cells of studies."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from musbo.campaign.folders import LEDGER, open_settings
+from musbo.campaign import flags
+from musbo.campaign.folders import LEDGER, read_status, settings_of
 from musbo.campaign.results import summary
 from musbo.campaign.settings import Campaign
 from musbo.cluster.study import RECORD, Cell, Study, cells, recorded
@@ -41,6 +42,8 @@ class Run:
     summary: dict[str, Any]
     task: str
     """Its name on the page."""
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+    """What its task was."""
 
     @property
     def group(self) -> Group:
@@ -62,6 +65,8 @@ class Material:
     runs: tuple[Run, ...]
     missing: tuple[tuple[Cell, str], ...]
     studies: tuple[tuple[Path, Study], ...]
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """By task: the return whose reaching is counted in deployments."""
 
     @property
     def alone(self) -> bool:
@@ -91,6 +96,20 @@ class Material:
         """An unfinished run has no final policy to compare."""
         return [run for run in self.of(group, method) if run.finished]
 
+    def asked(self, group: Group, method: str) -> int:
+        """How many runs there would be, if none were missing."""
+        sought = [
+            cell for cell, _ in self.missing
+            if (cell.method.name, cell.deployments, cell.batch) == (method, group.deployments, group.batch)
+            and self.named.get(cell.task, cell.task) == group.task
+        ]  # fmt: skip
+        return len(self.finished(group, method)) + len(sought)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The names of the tasks on the page."""
+        return {run.settings.task: run.task for run in self.runs}
+
     def comparable(self, group: Group, method: str) -> list[Run]:
         """Finished runs; where there is none, the one that is under way."""
         return self.finished(group, method) or self.of(group, method)[:1]
@@ -108,7 +127,7 @@ def names(tasks: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def gather(folders: Iterable[Path]) -> Material:
+def gather(folders: Iterable[Path], scores: Mapping[str, float] | None = None) -> Material:
     runs: list[Run] = []
     missing: list[tuple[Cell, str]] = []
     studies: list[tuple[Path, Study]] = []
@@ -127,9 +146,15 @@ def gather(folders: Iterable[Path]) -> Material:
     known = names(run.settings.task for run in runs)
     runs = [replace(run, task=known[run.settings.task]) for run in runs]
     _require_different(runs)
+    _require_alike(runs)
     if not any(run.summary["per_deployment"] for run in runs):
         raise UserError("there is nothing to report yet: no run has a batch.")
-    return Material(tuple(run for run in runs if run.summary["per_deployment"]), tuple(missing), tuple(studies))
+    if strangers := set(scores or ()) - set(known.values()):
+        raise UserError(
+            f"no run is on {', '.join(sorted(strangers))}: a score is for one of {', '.join(known.values())}."
+        )
+    begun = tuple(run for run in runs if run.summary["per_deployment"])
+    return Material(begun, tuple(missing), tuple(studies), dict(scores or {}))
 
 
 def _cell(out: Path, cell: Cell) -> tuple[Run | None, str]:
@@ -145,8 +170,10 @@ def _cell(out: Path, cell: Cell) -> tuple[Run | None, str]:
 
 
 def _run(folder: Path) -> Run:
-    settings = open_settings(folder)
-    return Run(folder, settings.algo, settings, summary(folder), settings.task)
+    status = read_status(folder)
+    settings = settings_of(status)
+    assert status.settings is not None
+    return Run(folder, settings.algo, settings, summary(folder), settings.task, status.settings["task"])
 
 
 def _require_different(runs: Sequence[Run]) -> None:
@@ -159,3 +186,29 @@ def _require_different(runs: Sequence[Run]) -> None:
                 f"{before.folder} and {run.folder} are both {run.method} on {run.group.title} with seed {run.seed}: "
                 "leave one out, or give them names of their own as variants of a study."
             )
+
+
+def _require_alike(runs: Sequence[Run]) -> None:
+    """Seeds of one method differ in their seed alone."""
+    first: dict[tuple[Group, str], Run] = {}
+    for run in runs:
+        other = first.setdefault((run.group, run.method), run)
+        differs = [
+            f"--{name} ({before} and {now})"
+            for name, before, now in _differences(_settings(other), _settings(run))
+        ] + (["the task"] if run.fingerprint != other.fingerprint else [])  # fmt: skip
+        if differs:
+            shown = ", ".join(differs[:3]) + (f" and {len(differs) - 3} more" if len(differs) > 3 else "")
+            raise UserError(
+                f"{other.folder} and {run.folder} are both {run.method} on {run.group.title}, but differ in {shown}: "
+                "they are no seeds of one method. Report them apart, or give them names as variants of a study."
+            )
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {"episodes": run.settings.episodes, "algo": run.settings.algo, **dict(flags.flat(run.settings.method))}
+
+
+def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    both = {name: (one.get(name, "-"), other.get(name, "-")) for name in one | other}
+    return [(name, *pair) for name, pair in both.items() if pair[0] != pair[1]]

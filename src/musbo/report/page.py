@@ -1,5 +1,6 @@
 """One self-contained page about a run or a study, with its figures and tables as files beside it."""
 
+import json
 import re
 from html import escape
 from importlib import resources
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from musbo import __version__
-from musbo.core.durable import write_whole
+from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
 from musbo.report import figures
 from musbo.report.figures import Figure
@@ -15,41 +16,64 @@ from musbo.report.gather import Material
 from musbo.report.sections import sections, subtitle, title
 from musbo.report.tabular import to_csv, to_latex
 
+RECORD = "report.json"
+"""What a report has written beside its page."""
+_NAME = re.compile(r"(figures|tables)/[^/]+\.(svg|png|csv|tex)")
+
 
 def write(material: Material, out: Path, film: bool = True) -> dict[str, Any]:
     """Everything into `out`; returns where it went."""
     template = _template()  # what is missing is said before anything is drawn
+    before = _written_before(out)
     parts = list(sections(material, film))
-    try:
-        for name in ("figures", "tables"):
-            (out / name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror}; choose another --out.") from error
-    written: dict[str, Any] = {"page": str(out / "index.html"), "figures": [], "tables": []}
-
-    def put(kind: str, name: str, content: bytes) -> None:
-        write_whole(out / kind / name, content)
-        written[kind].append(str(out / kind / name))
-
+    files: dict[str, bytes] = {}
     for section in parts:
         for figure in section.figures:
-            put("figures", f"{figure.name}.svg", figure.svg)
-            put("figures", f"{figure.name}.png", figure.png)
+            files |= {f"figures/{figure.name}.svg": figure.svg, f"figures/{figure.name}.png": figure.png}
         for table in section.sheets:
-            put("tables", f"{table.name}.csv", to_csv(table))
+            files[f"tables/{table.name}.csv"] = to_csv(table)
             if table.heads:
-                put("tables", f"{table.name}.tex", to_latex(table))
-    for kind in ("figures", "tables"):
-        for old in (out / kind).iterdir():  # of an earlier report, when there was more or less to say
-            if old.suffix in (".svg", ".png", ".csv", ".tex") and str(old) not in written[kind]:
-                old.unlink()
+                files[f"tables/{table.name}.tex"] = to_latex(table)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _record(out, before | set(files))  # first, so that after a kill it is known what belongs to a report
+        for name in ("figures", "tables"):
+            (out / name).mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror}; choose another --out.") from error
+    for name, content in files.items():
+        write_whole(out / name, content)
+    for old in before - set(files):  # there was more or less to say
+        (out / old).unlink(missing_ok=True)
+    _record(out, set(files))
     write_whole(
         out / "index.html",
         template.render(
             title=title(material), subtitle=subtitle(material), sections=parts, version=__version__
         ).encode(),
     )
-    return written
+    written = {kind: [str(out / name) for name in files if name.startswith(kind)] for kind in ("figures", "tables")}
+    return {"page": str(out / "index.html"), **written}
+
+
+def _record(out: Path, names: set[str]) -> None:
+    write_whole(out / RECORD, json.dumps(sorted(names), indent=1).encode())
+
+
+def _written_before(out: Path) -> set[str]:
+    """The figures and tables of an earlier report in `out`: they may go, and nothing else may."""
+    record = out / RECORD
+    if record.exists():
+        try:
+            found = set(json.loads(record.read_text()))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{record} is damaged: remove {out}, or choose another --out.") from error
+        if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in found):
+            raise UserError(f"{record} is not that of a report: choose another --out.")
+        return found
+    if out.exists() and (not out.is_dir() or any(not is_temporary(path.name) for path in out.iterdir())):
+        raise UserError(f"{out} is there and holds no report: choose another --out. Nothing was written.")
+    return set()
 
 
 def _template() -> Any:

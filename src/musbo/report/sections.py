@@ -4,7 +4,7 @@ import base64
 import io
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +73,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
     else:
         together = compare.overall(material)
         if together:
-            yield _together(together, material.order)
+            yield _together(together, material)
         for group in material.groups:
             yield _comparison(material, group)
     for group in material.groups:
@@ -81,6 +81,8 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
         section.figures = figures.diagnostics(material, group)
         if material.alone:
             section.figures += _inner_figures(material.runs[0])
+        else:
+            section.sheets = _diagnostics(material, group)
         if section.figures:
             yield section
     for group in material.groups:
@@ -119,9 +121,17 @@ def _result(run: Run) -> Section:
     return section
 
 
-def interval_text(low: float | None, high: float | None, runs: int) -> str:
-    """An interval from one run would be a point, and says nothing."""
-    return "-" if low is None or high is None or runs < 2 else f"{number(low)} to {number(high)}"
+def interval_text(row: dict[str, Any], name: str, text: Callable[[float], str] = number) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "-" if low is None else f"{text(low)} to {text(high)}"
+
+
+def share(value: float) -> str:
+    return f"{value:.0%}"
+
+
+def score(value: float) -> str:
+    return f"{value:.3f}"
 
 
 def signed(value: float) -> str:
@@ -130,30 +140,28 @@ def signed(value: float) -> str:
 
 COMPARISON: Columns = {
     "method": lambda row: row["method"],
-    "runs": lambda row: str(row["runs"]),
+    "runs": lambda row: f"{row['runs']} of {row['asked']}" if row["asked"] > row["runs"] else str(row["runs"]),
     "final return": lambda row: (
         number(row["mean"]) + ("" if row["deviation"] is None else f" ± {number(row['deviation'])}")
     ),
     "IQM": lambda row: number(row["iqm"]),
-    "95 % interval": lambda row: interval_text(row["iqm_low"], row["iqm_high"], row["runs"]),
+    "95 % interval": lambda row: interval_text(row, "iqm"),
     "mean over deployments": lambda row: number(row["area"]),
-    "half-way after": lambda row: _needed(row),
+    "there after": lambda row: _needed(row),
     "minus first": lambda row: "-" if row["difference"] is None else signed(row["difference"]),
-    "its interval": lambda row: interval_text(row["difference_low"], row["difference_high"], row["pairs"]),
-    "better than first": lambda row: "-" if row["better"] is None else f"{row['better']:.0%}",
+    "its interval": lambda row: interval_text(row, "difference"),
+    "better than first": lambda row: "-" if row["better"] is None else share(row["better"]),
     "time": lambda row: duration(row["hours"] * 3600),
 }
 TOGETHER: Columns = {
     "method": lambda row: row["method"],
     "tasks and budgets": lambda row: str(row["tasks"]),
     "runs": lambda row: str(row["runs"]),
-    "IQM": lambda row: f"{row['iqm']:.3f}",
-    "95 % interval": lambda row: f"{row['iqm_low']:.3f} to {row['iqm_high']:.3f}" if row["most"] > 1 else "-",
-    "mean": lambda row: f"{row['mean']:.3f}",
-    "better than first": lambda row: "-" if row["better"] is None else f"{row['better']:.0%}",
-    "its interval": lambda row: (
-        f"{row['better_low']:.0%} to {row['better_high']:.0%}" if row["better"] is not None and row["most"] > 1 else "-"
-    ),
+    "IQM": lambda row: score(row["iqm"]),
+    "95 % interval": lambda row: interval_text(row, "iqm", score),
+    "mean": lambda row: score(row["mean"]),
+    "better than first": lambda row: "-" if row["better"] is None else share(row["better"]),
+    "its interval": lambda row: interval_text(row, "better", share),
 }
 
 
@@ -179,12 +187,11 @@ def _comparison(material: Material, group: Group) -> Section:
     goal = rows[0]["goal"]
     note = f"The final return is the mean ± deviation over seeds. Differences are to {rows[0]['method']}, seed by seed"
     note += ", with bootstrap intervals; 'better' is the chance that a run beats one of the first method."
-    if max(row["runs"] for row in rows) < 5:
-        note += " With so few seeds an interval is little more than their range."
+    if min(row["runs"] for row in rows) < 5:
+        note += " With fewer than five seeds an interval is little more than their range, and with one there is none."
     if goal is not None:
-        note += (
-            f" Half-way is {number(goal)}, between random actions and the best mean; in brackets, runs that got there."
-        )
+        half_way = ", half-way between random actions and the best mean" if group.task not in material.scores else ""
+        note += f" 'There' is a return of {number(goal)}{half_way}; in brackets, runs that got there."
     section.sheets = [sheet(f"methods-{group.slug}", "Methods", rows, COMPARISON, note)]
     section.sheets.append(_per_deployment(material, group))
     return section
@@ -201,27 +208,61 @@ def _per_deployment(material: Material, group: Group) -> Sheet:
             row[f"deviation_{d + 1}"] = float(values[:, d].std(ddof=1)) if len(runs) > 1 else None
         rows.append(row)
 
-    def cell(row: dict[str, Any], d: int) -> str:
-        spread = row.get(f"deviation_{d}")
-        spread = None if spread is None or np.isnan(spread) else spread
-        return number(row.get(f"mean_{d}")) + ("" if spread is None else f" ± {number(spread)}")
-
     columns: Columns = {"method": lambda row: row["method"]}
-    columns |= {str(d): lambda row, d=d: cell(row, d) for d in range(1, group.deployments + 1)}
+    columns |= {str(d): lambda row, d=d: _with_spread(row, d) for d in range(1, group.deployments + 1)}
     return sheet(f"returns-{group.slug}", "Return after each deployment", rows, columns)
 
 
-def _together(found: compare.Overall, order: dict[str, int]) -> Section:
-    section = Section("All tasks together")
-    section.words = (
-        "Scores are normalised: random actions are 0, the best method's mean final return is 1 on each task. "
-        "The scale is relative to the methods on this page. Only methods that ran on all of these are here."
-    )
-    if found.left_out:
-        left_out = "; ".join(group.title for group in found.left_out)
-        section.words += f" Left out, because no method is above random actions or these are not known: {left_out}."
-    section.figures = [figures.aggregate(found, order), figures.profiles(found, order)]
-    section.sheets = [sheet("all-tasks", "All tasks", found.rows, TOGETHER)]
+def _diagnostics(material: Material, group: Group) -> list[Sheet]:
+    """What the figures show, as numbers: mean ± deviation over seeds after each deployment."""
+    rows = []
+    for name, (_, label, _) in compare.DIAGNOSTICS.items():
+        for method in material.methods(group):
+            runs = material.comparable(group, method)
+            values = compare.diagnostic(runs, name)
+            if not np.isfinite(values).any():
+                continue
+            row: dict[str, Any] = {"diagnostic": label, "method": method, "runs": len(runs)}
+            for d, column in enumerate(values.T, start=1):
+                known = column[np.isfinite(column)]
+                row[f"mean_{d}"] = float(known.mean()) if len(known) else None
+                row[f"deviation_{d}"] = float(known.std(ddof=1)) if len(known) > 1 else None
+            rows.append(row)
+    columns: Columns = {"diagnostic": lambda row: row["diagnostic"], "method": lambda row: row["method"]}
+    columns |= {str(d): lambda row, d=d: _with_spread(row, d) for d in range(1, group.deployments + 1)}
+    return [sheet(f"diagnostics-{group.slug}", "Diagnostics of each deployment", rows, columns)] if rows else []
+
+
+def _with_spread(row: dict[str, Any], d: int) -> str:
+    spread = row.get(f"deviation_{d}")
+    spread = None if spread is None or np.isnan(spread) else spread
+    return number(row.get(f"mean_{d}")) + ("" if spread is None else f" ± {number(spread)}")
+
+
+def _together(found: compare.Overall, material: Material) -> Section:
+    several = len({group.task for group in material.groups}) < len(material.groups)
+    section = Section("All tasks and budgets together" if several else "All tasks together")
+    words = []
+    if found.rows:
+        words.append(
+            "Scores are normalised: random actions are 0, the best method's mean final return is 1 on each. "
+            "The scale is relative to the methods on this page."
+        )
+        order = material.order
+        section.figures = [figures.aggregate(found, order), figures.profiles(found, order)]
+        section.sheets = [sheet("all-tasks", "All tasks", found.rows, TOGETHER)]
+    else:
+        words.append("Nothing to put together yet: it takes two methods with finished runs on the same two, at least.")
+    titles = {name: "; ".join(group.title for group in getattr(found, name)) for name in ("unfinished", "no_line")}
+    if found.unfinished:
+        words.append(f"Left out, because no run is finished: {titles['unfinished']}.")
+    if found.no_line:
+        words.append(
+            f"Left out, because no method is above random actions or these are not known: {titles['no_line']}."
+        )
+    if found.partly:
+        words.append(f"Left out, because they have no finished run on some of these: {', '.join(found.partly)}.")
+    section.words = " ".join(words)
     return section
 
 
@@ -271,7 +312,7 @@ def _named(run: Run) -> str:
 
 
 def _film(run: Run) -> Section:
-    section = Section(f"The final policy at work: {run.group.title}")
+    section = Section(f"The last policy at work: {run.group.title}")
     try:
         frames = list(api.film(run.folder, steps=FILM_STEPS))
     except UserError as error:
@@ -296,13 +337,13 @@ def _every_run(material: Material) -> Section:
     section = Section("Every run")
     rows = [
         {"task": run.task, "budget": f"{run.group.deployments} x {run.group.batch:,}",
-         "method": run.method, "seed": run.seed, "final_return": run.summary["final_return"],
+         "method": run.method, "seed": run.seed, "last_return": run.summary["final_return"],
          "finished": run.finished, "seconds": run.summary["seconds"], "policy_sha256": run.summary["policy_sha256"]}
         for run in material.runs
     ]  # fmt: skip
     columns: Columns = {name: lambda row, name=name: str(row[name]) for name in ("task", "budget", "method", "seed")}
     columns |= {
-        "final return": lambda row: number(row["final_return"]),
+        "last return": lambda row: number(row["last_return"]),
         "finished": lambda row: "yes" if row["finished"] else "no",
         "time": lambda row: duration(row["seconds"]),
         "policy": lambda row: (row["policy_sha256"] or "-")[:12],
@@ -330,18 +371,11 @@ def _settings(material: Material) -> Section:
     rows.sort(key=lambda row: len({str(row[method]) for method in values}) == 1)
     columns: Columns = {"setting": lambda row: row["setting"]}
     columns |= {method: lambda row, method=method: _value(row[method]) for method in values}
-    mixed = [
-        f"{method} on {group.title}"
-        for group in material.groups
-        for method in material.methods(group)
-        if len({run.settings.method for run in material.runs if (run.group, run.method) == (group, method)}) > 1
-    ]
-    if mixed:
-        section.words = (
-            f"The runs of {', '.join(mixed)} do not all have the same settings; those of the first are shown."
-        )
-    elif len(material.groups) > 1:
+    elsewhere = {method: run.group.title for method, run in first.items() if run.group != material.groups[0]}
+    if len(material.groups) > 1:
         section.words = f"As on {material.groups[0].title}; presets differ between tasks."
+    if elsewhere:
+        section.words += " " + "; ".join(f"{method} as on {title}" for method, title in elsewhere.items()) + "."
     section.sheets = [sheet("settings", "Settings", rows, columns)] if rows else []
     return section
 

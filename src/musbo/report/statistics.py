@@ -63,11 +63,6 @@ def mean(scores: Scores) -> Float[np.ndarray, "*b"]:
     return np.asarray(_task_means(scores).mean(-1))
 
 
-def median(scores: Scores) -> Float[np.ndarray, "*b"]:
-    """The median over tasks of the mean over runs: with one task, the mean."""
-    return np.asarray(np.median(_task_means(scores), axis=-1))
-
-
 def interquartile_mean(scores: Scores) -> Float[np.ndarray, "*b"]:
     """The mean of the middle half of all runs on all tasks: a quarter of them, rounded down, is cut off at each end.
 
