@@ -1,10 +1,10 @@
 """What a policy becomes in one round of imagination, for alternatives that take the same operations.
 
-    python benchmarks/fast-preset/improve.py RUN ... [--seed 7] [--limit UPDATES]
+    python benchmarks/fast-preset/improve.py RUN ... [--from DEPLOYMENT] [--seed 7] [--limit UPDATES]
 
-Each RUN is a finished halfcheetah campaign of `fast`. Its policy of the first deployment is improved with its last
-models and all its data; real returns are means over ten episodes of 1,000 steps, imagined ones over 250 steps. Prints
-improve.csv.
+Each RUN is a finished halfcheetah campaign of `fast`. Its policy of an earlier deployment is improved with its last
+models and all its data; real returns are means over twenty episodes of 1,000 steps, imagined ones over the horizon.
+Prints improve.csv.
 """
 
 import argparse
@@ -30,14 +30,8 @@ from musbo.field.simulate import evaluate
 from musbo.models.policy import Policy, renormalise
 from musbo.tasks.find import find_task
 
-EPISODES, EVALUATION_SEED = 10, 12345
-ALTERNATIVES = [  # delta, rollouts, updates
-    (0.03, 100, 80),
-    (0.06, 100, 80),
-    (0.1, 100, 80),
-    (0.03, 50, 160),
-    (0.06, 50, 160),
-]
+EPISODES, EVALUATION_SEED = 20, 12345
+ALTERNATIVES = [("initial", 100, 250), ("mixed", 100, 250), ("mixed", 250, 100)]  # starts, rollouts, horizon
 
 
 def last_state(run: Path) -> State:
@@ -47,14 +41,14 @@ def last_state(run: Path) -> State:
     return serial.decode(Store(run / STORE).get(name), name)
 
 
-def improved(run: Path, method: ImaginedTRPO, seed: int) -> tuple[float, np.ndarray]:
+def improved(run: Path, method: ImaginedTRPO, earlier: int, seed: int) -> tuple[float, np.ndarray]:
     """The last imagined return, and the real ones of every episode."""
     task, known = find_task("halfcheetah"), last_state(run)
     assert known.dynamics is not None
     files = sorted((run / "data").glob("deployment-*.parquet"), key=lambda file: int(file.stem.rpartition("-")[2]))
     batches = [read_batch(file) for file in files]
     data = assemble(batches, sum(map(len, batches)), open_settings(run).seed)
-    first, _ = final_policy(run, 1)
+    first, _ = final_policy(run, earlier)
     assert isinstance(first, Policy)
     scaling = known.dynamics.scaling
     policy = renormalise(first, Normaliser(scaling.obs_mean, scaling.obs_std))
@@ -68,24 +62,25 @@ def improved(run: Path, method: ImaginedTRPO, seed: int) -> tuple[float, np.ndar
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument("--from", dest="earlier", type=int, default=1, metavar="DEPLOYMENT")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--limit", type=int, help="no more updates than these, to try it out")
     options = parser.parse_args()
     fast = settings("musbo", "fast", "halfcheetah")
     assert isinstance(fast, ImaginedTRPO)
     out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(["seed", "delta", "rollouts", "updates", "imagined_return", "return", "deviation"])
-    for delta, rollouts, updates in ALTERNATIVES:
+    out.writerow(["seed", "from", "starts", "rollouts", "horizon", "updates", "imagined_return", "return", "deviation"])
+    for starts, rollouts, horizon in ALTERNATIVES:
         method = replace(
             fast,
-            trpo=replace(fast.trpo, delta=delta),
-            imagine=replace(fast.imagine, rollouts=rollouts),
-            updates=min(updates, options.limit or updates),
+            imagine=replace(fast.imagine, starts=starts, rollouts=rollouts, horizon=horizon),
+            updates=min(fast.updates, options.limit or fast.updates),
         )
         for run in options.runs:
-            imagined, real = improved(run, method, options.seed)
+            imagined, real = improved(run, method, options.earlier, options.seed)
             numbers = [f"{number:.0f}" for number in (imagined, real.mean(), real.std())]
-            out.writerow([open_settings(run).seed, delta, rollouts, method.updates, *numbers])
+            place = [open_settings(run).seed, options.earlier, starts, rollouts, horizon, method.updates]
+            out.writerow([*place, *numbers])
             sys.stdout.flush()
 
 
