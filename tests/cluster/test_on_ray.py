@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from musbo.campaign.folders import read_status
+from musbo.campaign.folders import LEDGER, read_status
+from musbo.campaign.ledger import Ledger
 from musbo.cli import INTERRUPTED, main
 from musbo.cluster import on_ray
 from tests.cluster.test_local import ENVIRONMENT, begun, complete, described, hashes, study
@@ -82,7 +83,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def under_way(out: Path) -> list[Path]:
-    return [folder for folder in begun(out) if not read_status(folder).finished]
+    """The cells that have something to lose."""
+    found = {folder: read_status(folder) for folder in begun(out)}
+    return [folder for folder, status in found.items() if status.batches and not status.finished]
 
 
 def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster):
@@ -105,6 +108,11 @@ def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster)
     assert process.returncode == 0, error
     assert {row["state"] for row in json.loads(printed)["runs"]} == {"done"}
     assert hashes(out) == wanted
+    resumed = []
+    for folder in begun(out):
+        with Ledger(folder / LEDGER) as ledger:
+            resumed += ledger.events("resumed")
+    assert resumed, "the cell of the lost node was not gone on with"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -198,19 +198,8 @@ def test_a_report_takes_no_folder_that_is_not_its_own(study: Path, tmp_path: Pat
 
 def test_runs_with_other_settings_are_no_seeds_of_one_method(study: Path, tmp_path: Path):
     run = study / "pointmass-small-2x100-s0"
-    words = [
-        "run",
-        "pointmass",
-        "--preset",
-        "quick",
-        "--deployments",
-        "2",
-        "--batch",
-        "100",
-        "--seed",
-        "7",
-        *tiny.METHOD,
-    ]
+    words = ["run", "pointmass", "--preset", "quick", "--deployments", "2", "--batch", "100", "--seed", "7"]
+    words += tiny.METHOD
     for name, extra in (("hot", ["--label.alpha", "0.5"]), ("short", ["--episodes", "3"])):
         assert main([*words, "--episodes", "2", *extra, "--out", str(tmp_path / name), "--json"]) == 0
     with pytest.raises(UserError, match=r"no seeds of one method") as caught:
@@ -275,6 +264,11 @@ def test_a_damaged_cell_is_missing_and_the_others_are_shown(tmp_path: Path, stud
     found = gather([copy])
     assert len(found.runs) == 5
     assert [cell.folder for cell, _ in found.missing] == ["pointmass-bc-2x100-s1"]
+    page.write(found, tmp_path / "report", film=False)
+    tables = Tables((tmp_path / "report" / "index.html").read_text()).found
+    runs = {row[0]: row[1] for row in tables["table-methods-pointmass-2x100"][1:]}
+    assert runs == {"small": "2", "random": "2", "bc": "1 of 2"}
+    assert [row[0] for row in tables["table-missing"][1:]] == ["pointmass-bc-2x100-s1"]
 
 
 def test_the_command(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -330,6 +324,9 @@ def test_the_page_in_a_browser(written: Path, one: Path, which: str):
             first = tab.inner_text(f"#table-{table} tbody tr:first-child")
             wanted = Tables((place / "index.html").read_text()).found[f"table-{table}"][1]
             assert re.split(r"\s*\t\s*", first.strip()) == wanted
+            tab.emulate_media(media="print")
+            heights = tab.eval_on_selector_all("details table", "all => all.map(one => one.offsetHeight)")
+            assert which == "run" or (heights and min(heights) > 100)  # on paper nothing is folded away
         browser.close()
     assert seen["light-1280"] == seen["light-360"]
     assert seen["light-1280"][0] != seen["dark-1280"][0] and seen["light-1280"][1] != seen["dark-1280"][1]
