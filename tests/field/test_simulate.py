@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from musbo.core.errors import UserError
-from musbo.data.batch import Batch, concatenate
+from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.checks import findings
-from musbo.field.simulate import COLLECT, EVALUATE, alone, collect, evaluate, groups, lane_seeds, rollouts
+from musbo.field.simulate import COLLECT, EVALUATE, Evaluation, alone, collect, evaluate, groups, lane_seeds, rollouts
 from musbo.field.worlds import make_gym, make_world, quiet_mujoco
 from musbo.tasks import paper
 from musbo.tasks.builtin import pendulum, pointmass
@@ -295,6 +295,19 @@ def test_evaluation_of_many_episodes_in_several_groups():
 def test_a_learned_reward_has_no_model_return():
     found = evaluate(dataclasses.replace(pointmass, reward="learned"), linear(pointmass), 2, seed=0)
     assert np.isnan(found.model_returns).all() and np.isfinite(found.returns).all()
+    assert found.early(50) == (pytest.approx(found.returns.mean()), 50)  # the simulator's own
+
+
+def test_the_first_steps_of_episodes_by_hand():
+    """Episodes of 2 and 4 steps; of the first three steps of each, 1 + 2 and 10 + 20 + 30."""
+    batch = evaluate(pointmass, linear(pointmass), episodes=1, seed=0).batch
+    rows = [dataclasses.replace(part, episode=part.episode * 0 + i) for i, part in enumerate(
+        rows_of(batch, np.arange(len(batch)) < n) for n in (2, 4)
+    )]  # fmt: skip
+    rewards = np.array([1.0, 2.0, 10.0, 20.0, 30.0, 40.0])
+    found = Evaluation(np.array([3.0, 100.0]), rewards, np.array([2, 4]), np.zeros(2), 6, concatenate(rows))
+    assert found.model_returns.tolist() == [3.0, 100.0]
+    assert found.early(3) == (31.5, 2.5) and found.early(100) == (51.5, 3.0)
 
 
 def test_a_plain_function_may_be_a_policy_and_is_kept_inside_the_bounds():

@@ -33,6 +33,7 @@ def evaluated(d: int) -> dict[str, Any]:
     returns = [-60.0 + 10 * d, -40.0 + 10 * d]
     mean = -50.0 + 10 * d
     numbers = {"return": mean, "spread": 14.1, "returns": returns, "model_return": mean, "length": 50.0}
+    numbers |= {"early_return": mean, "early_length": 50.0}
     return numbers | {"speed": None, "steps": 100, "seconds": 0.5}
 
 

@@ -29,9 +29,8 @@ def test_reward_per_step():
     assert words.per_step(-20.0, 10.0) == -2.0
     assert words.per_step(None, 10.0) is None
     assert words.per_step(math.nan, 10.0) is None
-    # Without a model reward the simulator's own is what there is to compare with.
-    assert words.real_per_step({"model_return": None, "return": -50.0, "length": 25.0}) == -2.0
-    assert words.real_per_step({"model_return": -100.0, "return": -50.0, "length": 25.0}) == -4.0
+    assert words.real_per_step({"return": -50.0, "length": 25.0, "early_return": -40.0, "early_length": 10.0}) == -4.0
+    assert words.real_per_step({"return": -50.0, "length": 25.0}) is None  # nothing was imagined
     assert words.real_per_step({"skipped": "no simulator"}) is None
 
 

@@ -184,7 +184,7 @@ class ImaginedTRPO:
                 choice = handover.choose(self.handover, state.choice, state.policy, seen, i)
                 state = replace(state, choice=choice, checked=i)
                 chosen = {"chosen": int(choice.update), "stopped": bool(choice.stopped)}
-                yield state, {"stage": "check", "index": i, **rating_metrics(seen), **chosen}
+                yield state, {"stage": "check", "index": i, **rating_metrics(seen, self.imagine.horizon), **chosen}
             assert state.choice is not None  # there is a check before the first update
             if i >= self.updates or bool(state.choice.stopped):
                 break
@@ -220,7 +220,7 @@ def host(numbers: dict[str, Array]) -> Metrics:
     return {name: np.asarray(value).tolist() for name, value in numbers.items()}
 
 
-def rating_metrics(rating: handover.Rating) -> Metrics:
+def rating_metrics(rating: handover.Rating, horizon: int) -> Metrics:
     returns = np.asarray(rating.returns)
 
     def known(value: Any) -> float | None:
@@ -230,6 +230,7 @@ def rating_metrics(rating: handover.Rating) -> Metrics:
         "imagined_return": known(returns.mean()),
         "imagined_per_member": [known(value) for value in returns],
         "imagined_length": known(rating.length),
+        "imagined_horizon": horizon,
         "imagined_cut": float(rating.cut),
         "path_disagreement": float(rating.path),
     }

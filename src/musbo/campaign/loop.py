@@ -305,6 +305,9 @@ class _Field:
                 self.task, state.policy, self.settings.episodes, evaluation_seed(self.settings)
             )
             payload = {**describe(measured), **self.foresight(state, measured.batch, replay=False)}
+            horizon = self.status().trained[d].get("imagined_horizon")
+            if horizon is not None:  # what was imagined of the policy is compared with the same stretch of the real
+                payload["early_return"], payload["early_length"] = measured.early(horizon)
         payload["seconds"] = time.monotonic() - began
         self.ledger.append("evaluated", d, payload)
         self.observe(News("evaluated", d, payload))
@@ -407,6 +410,7 @@ def _training_summary(metrics: list[dict[str, Any]], d: int) -> dict[str, Any]:
         "labeler_error": rows.get("labeler", {}).get("error"),
         "imagined_return": handed.get("imagined_return"),
         "imagined_length": handed.get("imagined_length"),
+        "imagined_horizon": handed.get("imagined_horizon"),
         "imagined_cut": handed.get("imagined_cut"),
         "path_disagreement": handed.get("path_disagreement"),
         "U": improve.get("U"),

@@ -62,11 +62,26 @@ class Evaluation:
     """Whole episodes of a deterministic policy in the simulator."""
 
     returns: Float64[np.ndarray, " e"]  # the simulator's own
-    model_returns: Float64[np.ndarray, " e"]  # under the task's model reward; nan where the reward is learned
+    model_rewards: Float64[np.ndarray, " n"]  # of every step under the task's model reward; nan where that is learned
     lengths: Int[np.ndarray, " e"]
     speeds: Float64[np.ndarray, " e"]  # mean forward speed; nan where the task has none
     steps: int
     batch: Batch  # the episodes themselves; they never reach training
+
+    @property
+    def model_returns(self) -> Float64[np.ndarray, " e"]:
+        return np.add.reduceat(self.model_rewards, self.batch.starts())
+
+    def early(self, steps: int) -> tuple[float, float]:
+        """Mean return and length of the first steps of every episode, under the reward that imagination has.
+
+        Where that is learned, the simulator's own is what there is.
+        """
+        known = np.isfinite(self.model_rewards).all()
+        rewards = self.model_rewards if known else self.batch.reward.astype(np.float64)
+        lengths = np.minimum(self.lengths, steps)
+        sums = [rewards[start : start + n].sum() for start, n in zip(self.batch.starts(), lengths, strict=True)]
+        return float(np.mean(sums)), float(lengths.mean())
 
 
 def groups(size: int, lanes: int, episode_steps: int) -> list[list[int]]:
@@ -127,15 +142,13 @@ def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int,
 def evaluate(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int) -> Evaluation:
     """Returns of a deterministic policy over whole episodes; a function of (task, policy, seed)."""
     batch = rollouts(task, policy, episodes, seed)
-    unknown = np.full(episodes, np.nan)
-    model_returns = speeds = unknown
+    model_rewards, speeds = np.full(len(batch), np.nan), np.full(episodes, np.nan)
     if callable(task.reward):
-        reward = np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
-        model_returns = np.add.reduceat(reward, batch.starts())
+        model_rewards = np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
     if task.speed is not None:
         speed = batch.next_obs[:, task.speed].astype(np.float64)
         speeds = np.add.reduceat(speed, batch.starts()) / batch.lengths()
-    return Evaluation(batch.returns(), model_returns, batch.lengths(), speeds, len(batch), batch)
+    return Evaluation(batch.returns(), model_rewards, batch.lengths(), speeds, len(batch), batch)
 
 
 @partial(jax.jit, static_argnames="task")

@@ -22,7 +22,7 @@ DIAGNOSTICS = {
     ),
     "trajectory_mse": ("evaluated", "trajectory error", "squared, imagined against real courses, same units"),
     "rank_correlation": ("trained", "doubt with error", "rank correlation of disagreement and error, held-out"),
-    "imagined_minus_real": ("", "imagined minus real", "reward per step, over the horizon and over whole episodes"),
+    "imagined_minus_real": ("", "imagined minus real", "reward per step over the horizon of imagination"),
 }
 """The step that wrote it, its name, and what it is."""
 

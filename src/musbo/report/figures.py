@@ -229,7 +229,11 @@ def promised(run: Run) -> Figure | None:
     with canvas() as (drawing, axes):
         curve.plot_imagined(axes, data)
         curve.tidy(axes, data)
-        return keep(drawing, "imagined", "Reward per step that imagination promised of each policy, and the real one.")
+        return keep(
+            drawing,
+            "imagined",
+            "Reward per step that imagination promised of each policy, and the real one over as many steps.",
+        )
 
 
 def _known(row: dict[str, Any], name: str) -> bool:

@@ -127,9 +127,10 @@ class Lines:
         else:
             text = (
                 f"{words.number(numbers['return'])} ± {words.number(numbers['spread'])} "
-                f"over {words.count(len(numbers['returns']), 'episode')}; per step "
-                f"{words.number(self.seen.real)} real, {words.number(self.seen.imagined)} imagined"
+                f"over {words.count(len(numbers['returns']), 'episode')}"
             )
+            if self.seen.imagined is not None:
+                text += f"; per step {words.number(self.seen.real)} real, {words.number(self.seen.imagined)} imagined"
         self._write(f"  return     {text}" if self.every_stage else f"deployment {d}: return {text}")
 
 

@@ -55,9 +55,8 @@ def imagined_per_step(trained: dict[str, Any]) -> float | None:
 
 
 def real_per_step(evaluated: dict[str, Any]) -> float | None:
-    """What came true, under the same reward; the simulator's own where the model reward is learned."""
-    own = per_step(evaluated.get("model_return"), evaluated.get("length"))
-    return per_step(evaluated.get("return"), evaluated.get("length")) if own is None else own
+    """What came true, over the same steps and under the same reward."""
+    return per_step(evaluated.get("early_return"), evaluated.get("early_length"))
 
 
 def trained_warnings(trained: dict[str, Any]) -> list[str]:
