@@ -21,7 +21,7 @@ COLUMNS = ["algo", "seed", "returns", "minutes", "cores", "tera_operations"]
 
 def told(rows: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| method | seed | return after each deployment | time | cores | operations |",
+        "| method | seed | return after each deployment | time | cores | operations in all |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows.values():

@@ -123,13 +123,10 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="a run, or a study")
     p.add_argument("--out", type=Path, metavar="DIR", help="where it goes (default: report in the directory, if one)")
     p.add_argument(
-        "--score",
-        nargs="+",
-        default=[],
-        metavar="TASK=RETURN",
-        help="count the deployments until this return is reached",
-    )
-    p.add_argument("--no-film", action="store_true", help="no pictures of the final policy, so no simulator is asked")
+        "--score", action="append", default=[], metavar="TASK=RETURN",
+        help="count the deployments until this return is reached (once for each task)",
+    )  # fmt: skip
+    p.add_argument("--no-film", action="store_true", help="no pictures of the last policy, so no simulator is asked")
     p.add_argument("--tensorboard", action="store_true", help="write logs for TensorBoard as well")
     p.add_argument("--json", action="store_true", help="what was written, as one object on standard output")
     p.set_defaults(command=report)

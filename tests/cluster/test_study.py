@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from musbo.algorithms.recipes import ALGORITHMS, Preset, budget
-from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record, to_toml
+from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record, recorded, to_toml
 from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS
 
@@ -137,3 +137,10 @@ def test_files_that_cannot_be_read(tmp_path: Path):
     for name, why in (("broken.toml", "not TOML"), ("missing.toml", "cannot read"), ("nothing", "there is no study")):
         with pytest.raises(UserError, match=why):
             load(str(tmp_path / name) if name.endswith("toml") else name)
+
+
+@pytest.mark.parametrize("text", ["{", "5", "[]", '{"seeds": [0]}'])
+def test_a_damaged_record_is_named(tmp_path: Path, text: str):
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(UserError, match="restore it from a copy"):
+        recorded(tmp_path)

@@ -103,6 +103,7 @@ def test_guarded_compares_with_the_last_check():
 # Ratings in linear worlds: member i adds its own constant to the state
 
 CHECK, HORIZON = Check(rollouts=6), Imagine(3, 21)
+long, long_ending = (replace(task, episode_steps=40) for task in (endless, ending))
 STARTS = Starts(f32([[0.0, 0.0], [0.0, 0.0], [7.0, 7.0]]), jnp.asarray(2))
 JUDGE = shifting_labeler([[0.0, 0.0], [0.1, -0.2]], levels=(1.0, 1.0, 1.0, 0.2))  # 0.3 apart everywhere
 
@@ -115,21 +116,28 @@ def rated(task: Any, speeds: list[float], policy: Policy | None = None) -> Ratin
 
 def test_the_return_under_every_member():
     """r = s' - 0.1 a^2 with s' = v, 2v, 3v ...; the mean action is 0, and its noise is left out."""
-    got = rated(endless, [0.1, 0.5, -1.0])
+    got = rated(long, [0.1, 0.5, -1.0])
     np.testing.assert_allclose(got.returns, np.array([0.1, 0.5, -1.0]) * 21 * 22 / 2, rtol=1e-4)
     assert float(got.length) == 21
     assert float(got.path) == pytest.approx(0.3 / 0.2, rel=1e-4)  # in multiples of the held-out mean
 
 
+def test_a_rating_ends_with_the_episode():
+    assert endless.episode_steps == 20
+    got = rated(endless, [0.1, 0.5, -1.0])
+    np.testing.assert_allclose(got.returns, np.array([0.1, 0.5, -1.0]) * 20 * 21 / 2, rtol=1e-4)
+    assert float(got.length) == 20
+
+
 def test_the_mean_action_is_paid_for():
     policy = linear_policy(np.zeros((2, 1)), [0.5], sigma=0.5)
-    got = rated(endless, [0.0, 0.0, 0.0], policy)
+    got = rated(long, [0.0, 0.0, 0.0], policy)
     np.testing.assert_allclose(got.returns, -0.1 * np.tanh(0.5) ** 2 * 21, rtol=1e-4)
 
 
 def test_terminations_shorten_a_rating():
     """Beyond 1 it is over: with 0.3 per step after 4 steps, with 0.6 after 2, with 0 never."""
-    got = rated(ending, [0.3, 0.6, 0.0])
+    got = rated(long_ending, [0.3, 0.6, 0.0])
     np.testing.assert_allclose(got.returns, [0.3 * 10, 0.6 * 3, 0.0], atol=1e-5)
     assert float(got.length) == pytest.approx((4 + 2 + 21) / 3)
 
@@ -138,7 +146,7 @@ def test_running_away_is_no_way_out():
     """From data within 1, what goes 1 per step is cut after 4 steps: costs 1, 2, 3, 4, and goes on like that to 21."""
     policy = linear_policy(np.zeros((2, 1)), [0.0], sigma=0.5)
     moves = [(np.zeros((3, 2)), [speed, 0.0]) for speed in (-1.0, -0.1, -100.0)]
-    got = rate(endless, CHECK, HORIZON, policy, observed(linear_dynamics(*moves), 1.0), JUDGE, STARTS, KEY)
+    got = rate(long, CHECK, HORIZON, policy, observed(linear_dynamics(*moves), 1.0), JUDGE, STARTS, KEY)
     np.testing.assert_allclose(got.returns, [-10 / 4 * 21, -0.1 * 21 * 22 / 2, np.nan], rtol=1e-4)
     assert float(got.cut) == pytest.approx(2 / 3)
 

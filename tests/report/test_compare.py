@@ -120,7 +120,7 @@ def test_what_is_not_put_together_is_named():
     assert found is not None and [row["method"] for row in found.rows] == ["a", "b"]
     assert [group.task for group in found.unfinished] == ["y"] and found.partly == ["c"] and not found.no_line
     words = next(iter(sections(everything, film=False))).words
-    assert "no run is finished: y" in words and "on some of these: c." in words
+    assert "no run is finished with a return: y" in words and "on some of these: c." in words
     nothing = compare.overall(material(*runs[:2], half, run("c", 0, [5.0], "x")))
     assert nothing is not None and nothing.rows == []
 

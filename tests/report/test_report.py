@@ -190,7 +190,11 @@ def test_a_report_takes_no_folder_that_is_not_its_own(study: Path, tmp_path: Pat
     with pytest.raises(UserError, match="holds no report"):
         page.write(material, tmp_path, film=False)
     assert [path.name for path in tmp_path.rglob("*")] == ["figures", "mine.png"]
-    for text, complaint in (("{", "damaged"), ("5", "damaged"), ('["../secret.csv"]', "not that of a report")):
+    for text, complaint in (
+        ("{", "cannot be read"),
+        ("5", "cannot be read"),
+        ('["../secret.csv"]', "not that of a report"),
+    ):
         (tmp_path / "report.json").write_text(text)
         with pytest.raises(UserError, match=complaint):
             page.write(material, tmp_path, film=False)
@@ -215,7 +219,7 @@ def test_a_score_to_reach(study: Path, tmp_path: Path, capsys: pytest.CaptureFix
     with (tmp_path / "report" / "tables" / "methods-pointmass-2x100.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert rows and all((row["goal"], row["reached"], row["needed"]) == ("-1000000000.0", "2", "1.0") for row in rows)
-    assert "a return of -1000000000.0;" in (tmp_path / "report" / "index.html").read_text()
+    assert "a return of -1000000000.0:" in (tmp_path / "report" / "index.html").read_text()
     for word, complaint in (
         ("pointmass", "TASK=RETURN"),
         ("pointmass=high", "TASK=RETURN"),

@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from musbo.campaign.folders import open_settings
+from musbo.campaign.loop import evaluation_seed
+from musbo.campaign.results import final_policy
 from musbo.cli import main
 from musbo.core import serial
 from musbo.data.files import read_batch
+from musbo.field.simulate import rollouts
+from musbo.tasks.find import find_task
 from tests.stories import tiny
 
 
@@ -66,8 +71,21 @@ def test_diagnostics_of_every_deployment(finished):
         assert seen["energy_distance"] >= 0 and seen["trajectory_mse"] > 0
         assert 0 < seen["imagined_steps"] <= seen["real_steps"] == 50  # models of so few rows may run away
         trained = item["trained"]
+        assert trained["imagined_horizon"] is None and "early_return" not in seen  # too few beginnings were held out
         assert -1 <= trained["rank_correlation"] <= 1
         assert len(trained["reliability_doubt"]) == len(trained["reliability_error"]) == 10
+
+
+def test_imagined_and_real_reward_are_of_the_same_steps(tmp_path):
+    """Of 10 imagined steps from the task's beginnings, and the first 10 of the two episodes of the evaluation."""
+    words = ["run", "pointmass", "--preset", "quick", *tiny.FLAGS, "--imagine.starts", "reset"]
+    assert main([*words, "--out", str(tmp_path / "run"), "--json"]) == 0
+    item = json.loads((tmp_path / "run" / "summary.json").read_text())["per_deployment"][-1]
+    assert item["trained"]["imagined_horizon"] == 10 and item["evaluated"]["early_length"] == 10
+    settings, policy = open_settings(tmp_path / "run"), final_policy(tmp_path / "run")[0]
+    episodes = rollouts(find_task("pointmass"), policy, 2, evaluation_seed(settings))
+    rewards = episodes.reward.reshape(2, 50)[:, :10].sum(1)
+    assert item["evaluated"]["early_return"] == pytest.approx(rewards.mean(), rel=1e-5)
 
 
 def test_resume_of_a_finished_run_shows_its_tables(finished, capsys):

@@ -175,6 +175,7 @@ class ImaginedTRPO:
         assert state.dynamics is not None and state.labeler is not None
         M, P = state.dynamics, state.labeler
         initial, anywhere, heldout = places(self.imagine, task, data, k_reset)
+        rated_steps = handover.rated_steps(task, self.imagine) if from_beginnings(self.imagine, data) else None
 
         while True:
             i = state.update
@@ -184,7 +185,7 @@ class ImaginedTRPO:
                 choice = handover.choose(self.handover, state.choice, state.policy, seen, i)
                 state = replace(state, choice=choice, checked=i)
                 chosen = {"chosen": int(choice.update), "stopped": bool(choice.stopped)}
-                yield state, {"stage": "check", "index": i, **rating_metrics(seen, self.imagine.horizon), **chosen}
+                yield state, {"stage": "check", "index": i, **rating_metrics(seen, rated_steps), **chosen}
             assert state.choice is not None  # there is a check before the first update
             if i >= self.updates or bool(state.choice.stopped):
                 break
@@ -220,7 +221,8 @@ def host(numbers: dict[str, Array]) -> Metrics:
     return {name: np.asarray(value).tolist() for name, value in numbers.items()}
 
 
-def rating_metrics(rating: handover.Rating, horizon: int) -> Metrics:
+def rating_metrics(rating: handover.Rating, steps: int | None) -> Metrics:
+    """`steps` of an episode from its beginning are what was imagined; None where it was something else."""
     returns = np.asarray(rating.returns)
 
     def known(value: Any) -> float | None:
@@ -230,13 +232,18 @@ def rating_metrics(rating: handover.Rating, horizon: int) -> Metrics:
         "imagined_return": known(returns.mean()),
         "imagined_per_member": [known(value) for value in returns],
         "imagined_length": known(rating.length),
-        "imagined_horizon": horizon,
+        "imagined_horizon": steps,
         "imagined_cut": float(rating.cut),
         "path_disagreement": float(rating.path),
     }
 
 
 FEW = 10_000  # initial and held-out states to start from, at most: more of them would tell nothing new
+
+
+def from_beginnings(settings: Imagine, data: Dataset) -> bool:
+    """Whether checks start where episodes do: some of these must have been held out."""
+    return settings.starts == "reset" or int((np.asarray(data.heldout) & np.asarray(data.initial)).sum()) >= 5
 
 
 def places(settings: Imagine, task: Task, data: Dataset, key: PRNGKeyArray) -> tuple[Starts, Starts, Starts]:
@@ -260,7 +267,7 @@ def places(settings: Imagine, task: Task, data: Dataset, key: PRNGKeyArray) -> t
     if settings.starts == "reset":
         unseen = pack(np.asarray(reset_states(task, 1000, key)), np.ones(1000), few)
     else:
-        unseen = pack(obs, heldout & initial if (heldout & initial).sum() >= 5 else heldout, few)
+        unseen = pack(obs, heldout & initial if from_beginnings(settings, data) else heldout, few)
     return pack(obs, begins, few), pack(obs, train, all_of_them), unseen
 
 

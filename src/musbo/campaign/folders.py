@@ -119,7 +119,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "jax": jax.__version__,
         "numpy": np.__version__,
-        **{name: version(name) for name in ("jaxlib", "equinox", "optax", *SIMULATORS) if _installed(name)},
+        **{name: found for name in ("jaxlib", "equinox", "optax", *SIMULATORS) if (found := _version(name))},
         "platform": platform.platform(),
         "device": jax.devices()[0].platform,
         # XLA divides its loops by this number, which a cell of a study is told.
@@ -127,9 +127,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def _installed(name: str) -> bool:
+def _version(name: str) -> str | None:
     try:
-        version(name)
+        return version(name)
     except PackageNotFoundError:
-        return False
-    return True
+        return None

@@ -204,9 +204,12 @@ def recorded(out: Path) -> Study | None:
     if not path.exists():
         return None
     try:
-        return serial.from_json(json.loads(path.read_text()))
-    except (ValueError, OSError) as error:
+        found = serial.from_json(json.loads(path.read_text()))
+    except (ValueError, TypeError, AttributeError, KeyError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a copy.") from error
+    if not isinstance(found, Study):
+        raise UserError(f"{path} describes no study: restore it from a copy.")
+    return found
 
 
 def record(out: Path, asked: Study | None) -> Study:

@@ -84,6 +84,11 @@ class Choice(eqx.Module):
     stopped: Bool[Array, ""]
 
 
+def rated_steps(task: Task, settings: Imagine) -> int:
+    """How far a policy is followed: no further than an episode lasts, since no real one goes on."""
+    return min(settings.horizon, task.episode_steps)
+
+
 @partial(jax.jit, static_argnames=("task", "check", "settings"))
 def rate(
     task: Task,
@@ -98,9 +103,9 @@ def rate(
     """Roll the mean policy out in every member; the same key gives the same start states at every check."""
     k_start, k_pair = jax.random.split(key)
     start = draw_starts(starts, check.rollouts, k_start)
-    alone = replace(settings, member="per_step")
-    first = jnp.zeros(settings.horizon, jnp.int32)
-    silence = jnp.zeros((settings.horizon, check.rollouts, task.act_size))  # the policy's mean
+    alone = replace(settings, member="per_step", horizon=rated_steps(task, settings))
+    first = jnp.zeros(alone.horizon, jnp.int32)
+    silence = jnp.zeros((alone.horizon, check.rollouts, task.act_size))  # the policy's mean
 
     def under(index: Int[Array, ""]) -> tuple:
         one = Dynamics(jax.tree.map(lambda leaf: leaf[None], member(model.members, index)), model.scaling)

@@ -155,7 +155,7 @@ class Overall:
     rows: list[dict[str, Any]]
     profiles: dict[str, statistics.Profile]
     unfinished: list[Group]
-    """No run is finished there."""
+    """No run is finished there, or none has a return."""
     no_line: list[Group]
     """No method is above random actions there, or the first batch was not random."""
     partly: list[str]

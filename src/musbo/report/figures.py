@@ -147,7 +147,7 @@ def final_returns(material: Material, group: Group) -> Figure | None:
         axes.grid(axis="y", visible=False)
         axes.grid(axis="x", color=GRID, linewidth=0.8)
         axes.set_xlabel("final return")
-        title = f"Final return on {group.title}: seeds, their mean, and the 95 % interval of the interquartile mean."
+        title = f"Final return on {group.title}: seeds, their mean and, of two or more, the 95 % interval of their IQM."
         return keep(drawing, f"final-{group.slug}", title)
 
 
@@ -204,7 +204,11 @@ def aggregate(found: compare.Overall, order: dict[str, int]) -> Figure:
         axes.grid(axis="y", visible=False)
         axes.grid(axis="x", color=GRID, linewidth=0.8)
         axes.set_xlabel("interquartile mean of normalised scores")
-        return keep(drawing, "aggregate", "Interquartile mean over all tasks with its 95 % bootstrap interval.")
+        return keep(
+            drawing,
+            "aggregate",
+            "Interquartile mean over all tasks; with two seeds of each or more, its 95 % bootstrap interval.",
+        )
 
 
 # One run

@@ -44,6 +44,8 @@ class Run:
     """Its name on the page."""
     fingerprint: dict[str, Any] = field(default_factory=dict)
     """What its task was."""
+    brought: int = 0
+    """Batches that it was given."""
 
     @property
     def group(self) -> Group:
@@ -103,7 +105,9 @@ class Material:
             if (cell.method.name, cell.deployments, cell.batch) == (method, group.deployments, group.batch)
             and self.named.get(cell.task, cell.task) == group.task
         ]  # fmt: skip
-        return len(self.finished(group, method)) + len(sought)
+        inside = [folder for folder, _ in self.studies]
+        alone = [run for run in self.of(group, method) if not run.finished and run.folder.parent not in inside]
+        return len(self.finished(group, method)) + len(sought) + len(alone)
 
     @property
     def named(self) -> dict[str, str]:
@@ -149,6 +153,8 @@ def gather(folders: Iterable[Path], scores: Mapping[str, float] | None = None) -
     _require_alike(runs)
     if not any(run.summary["per_deployment"] for run in runs):
         raise UserError("there is nothing to report yet: no run has a batch.")
+    if scores and len(runs) == 1 and not studies:
+        raise UserError("a score to reach is for a comparison: give several runs, or a study.")
     if strangers := set(scores or ()) - set(known.values()):
         raise UserError(
             f"no run is on {', '.join(sorted(strangers))}: a score is for one of {', '.join(known.values())}."
@@ -173,7 +179,10 @@ def _run(folder: Path) -> Run:
     status = read_status(folder)
     settings = settings_of(status)
     assert status.settings is not None
-    return Run(folder, settings.algo, settings, summary(folder), settings.task, status.settings["task"])
+    created = status.settings
+    return Run(
+        folder, settings.algo, settings, summary(folder), settings.task, created["task"], len(created["data"])
+    )  # fmt: skip
 
 
 def _require_different(runs: Sequence[Run]) -> None:
@@ -194,19 +203,21 @@ def _require_alike(runs: Sequence[Run]) -> None:
     for run in runs:
         other = first.setdefault((run.group, run.method), run)
         differs = [
-            f"--{name} ({before} and {now})"
+            f"{name.replace('_', '-')} ({before} and {now})"
             for name, before, now in _differences(_settings(other), _settings(run))
         ] + (["the task"] if run.fingerprint != other.fingerprint else [])  # fmt: skip
         if differs:
             shown = ", ".join(differs[:3]) + (f" and {len(differs) - 3} more" if len(differs) > 3 else "")
             raise UserError(
                 f"{other.folder} and {run.folder} are both {run.method} on {run.group.title}, but differ in {shown}: "
-                "they are no seeds of one method. Report them apart, or give them names as variants of a study."
+                "they are no seeds of one method. Report them apart, give them names as variants of a study, or remove "
+                "the one that is out of date and run it again."
             )
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    return {"episodes": run.settings.episodes, "algo": run.settings.algo, **dict(flags.flat(run.settings.method))}
+    own = {f"--{name}": value for name, value in flags.flat(run.settings.method)}
+    return {"--algo": run.settings.algo, "--episodes": run.settings.episodes, "batches brought": run.brought, **own}
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -43,15 +43,15 @@ def write(material: Material, out: Path, film: bool = True) -> dict[str, Any]:
         raise UserError(f"cannot write {out}: {error.strerror}; choose another --out.") from error
     for name, content in files.items():
         write_whole(out / name, content)
-    for old in before - set(files):  # there was more or less to say
-        (out / old).unlink(missing_ok=True)
-    _record(out, set(files))
     write_whole(
         out / "index.html",
         template.render(
             title=title(material), subtitle=subtitle(material), sections=parts, version=__version__
         ).encode(),
     )
+    for old in before - set(files):  # there was more or less to say; no page refers to them any more
+        (out / old).unlink(missing_ok=True)
+    _record(out, set(files))
     written = {kind: [str(out / name) for name in files if name.startswith(kind)] for kind in ("figures", "tables")}
     return {"page": str(out / "index.html"), **written}
 
@@ -66,8 +66,8 @@ def _written_before(out: Path) -> set[str]:
     if record.exists():
         try:
             found = set(json.loads(record.read_text()))
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{record} is damaged: remove {out}, or choose another --out.") from error
+        except (ValueError, TypeError, OSError) as error:
+            raise UserError(f"{record} cannot be read: remove {out}, or choose another --out.") from error
         if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in found):
             raise UserError(f"{record} is not that of a report: choose another --out.")
         return found

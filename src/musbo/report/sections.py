@@ -147,7 +147,7 @@ COMPARISON: Columns = {
     "IQM": lambda row: number(row["iqm"]),
     "95 % interval": lambda row: interval_text(row, "iqm"),
     "mean over deployments": lambda row: number(row["area"]),
-    "there after": lambda row: _needed(row),
+    "deployments to there": lambda row: _needed(row),
     "minus first": lambda row: "-" if row["difference"] is None else signed(row["difference"]),
     "its interval": lambda row: interval_text(row, "difference"),
     "better than first": lambda row: "-" if row["better"] is None else share(row["better"]),
@@ -191,7 +191,10 @@ def _comparison(material: Material, group: Group) -> Section:
         note += " With fewer than five seeds an interval is little more than their range, and with one there is none."
     if goal is not None:
         half_way = ", half-way between random actions and the best mean" if group.task not in material.scores else ""
-        note += f" 'There' is a return of {number(goal)}{half_way}; in brackets, runs that got there."
+        note += (
+            f" 'There' is a return of {number(goal)}{half_way}: the median of the deployments to there, and the runs "
+        )
+        note += "that got there."
     section.sheets = [sheet(f"methods-{group.slug}", "Methods", rows, COMPARISON, note)]
     section.sheets.append(_per_deployment(material, group))
     return section
@@ -230,7 +233,8 @@ def _diagnostics(material: Material, group: Group) -> list[Sheet]:
             rows.append(row)
     columns: Columns = {"diagnostic": lambda row: row["diagnostic"], "method": lambda row: row["method"]}
     columns |= {str(d): lambda row, d=d: _with_spread(row, d) for d in range(1, group.deployments + 1)}
-    return [sheet(f"diagnostics-{group.slug}", "Diagnostics of each deployment", rows, columns)] if rows else []
+    note = "Mean ± deviation over the seeds that have the number; what it is, and its unit, stand below the figures."
+    return [sheet(f"diagnostics-{group.slug}", "Diagnostics of each deployment", rows, columns, note)] if rows else []
 
 
 def _with_spread(row: dict[str, Any], d: int) -> str:
@@ -255,7 +259,7 @@ def _together(found: compare.Overall, material: Material) -> Section:
         words.append("Nothing to put together yet: it takes two methods with finished runs on the same two, at least.")
     titles = {name: "; ".join(group.title for group in getattr(found, name)) for name in ("unfinished", "no_line")}
     if found.unfinished:
-        words.append(f"Left out, because no run is finished: {titles['unfinished']}.")
+        words.append(f"Left out, because no run is finished with a return: {titles['unfinished']}.")
     if found.no_line:
         words.append(
             f"Left out, because no method is above random actions or these are not known: {titles['no_line']}."
