@@ -27,6 +27,7 @@ from musbo.campaign.store import Store
 from musbo.core import serial
 from musbo.core.errors import UserError
 from musbo.core.interrupt import noted
+from musbo.core.memory import give_back
 from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.dataset import assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
@@ -99,6 +100,7 @@ def advance(
                     field.finish()
                 case steps.Done():
                     return summary(folder)
+            give_back()
 
 
 @contextmanager
