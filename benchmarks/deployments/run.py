@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 BUDGETS = {"pendulum": (4, 2_000), "halfcheetah": (5, 50_000), "hopper": (10, 25_000)}
 PRESETS = {"pendulum": "quick", "halfcheetah": "fast", "hopper": "fast"}
 # Settings were chosen on other seeds: benchmarks/fast-preset.
-SEEDS = {"pendulum": range(10), "halfcheetah": range(72, 75), "hopper": range(20, 23)}
+SEEDS = {"pendulum": range(10), "halfcheetah": range(74, 77), "hopper": range(20, 23)}
 ALGOS = ("musbo", "me-trpo", "musbo-collection")
 COLUMNS = {
     "batch": ("size", "batch_return", "batch_length", "zeta", "zeta_at_cap"),
