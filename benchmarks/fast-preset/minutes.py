@@ -3,7 +3,8 @@
     python benchmarks/fast-preset/minutes.py OUT [--seed 10]
 
 Runs `musbo run halfcheetah --preset fast --deployments 5 --batch 50000` on all cores, in the new folder OUT/campaign,
-measures the rate of matrix products before and after it, and writes minutes.json here. Nothing else should be running.
+measures the rate of matrix products before and after it, and adds what it found to minutes.json here. Nothing else
+should be running.
 """
 
 import argparse
@@ -46,16 +47,19 @@ def main() -> None:
     unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB, macOS in bytes
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
     rates.append(matrix_rate())
-    returns = json.loads((out / "summary.json").read_text())["returns"]
+    summary = json.loads((out / "summary.json").read_text())
     found = {
         "seed": options.seed,
         "cores": len(os.sched_getaffinity(0)),
         "matrix_gflops": [round(rate) for rate in rates],
         "seconds": round(seconds, 1),
         "peak_mb": round(peak / 1e6),
-        "returns": [round(value, 1) for value in returns],
+        "returns": [round(value, 1) for value in summary["returns"]],
+        "versions": summary["versions"],
     }
-    (HERE / "minutes.json").write_text(json.dumps(found) + "\n")
+    file = HERE / "minutes.json"
+    every = [*json.loads(file.read_text()), found]
+    file.write_text("[\n" + ",\n".join(map(json.dumps, every)) + "\n]\n")
     print(json.dumps(found))
 
 

@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
   musbo evaluate runs/pendulum-musbo-quick-s0 --deployment 1 --json""",
     )
     _run_argument(p, evaluate)
-    p.add_argument("--episodes", type=int, default=20, metavar="N", help="whole episodes (default: 20)")
+    p.add_argument("--episodes", type=int, metavar="N", help="whole episodes (default: as many as the run measured)")
     p.add_argument("--deployment", type=int, metavar="I", help="the policy trained after this one (default: the last)")
     p.add_argument("--seed", type=int, metavar="N", help="other episodes than those of the run")
     _task_option(p)
@@ -200,7 +200,7 @@ RUN_EXAMPLES = """examples:
   musbo run halfcheetah --label.alpha auto --trpo.delta 0.02 --updates 100
   musbo run halfcheetah --label trust --explore plain --explore.sigma 0.1
   musbo run my_task.py:TASK --preset quick --out runs/mine
-  musbo run my_task.py:TASK --data logs.parquet --deployments 1    pure offline: no simulator is asked for
+  musbo run my_task.py:TASK --data logs.parquet --deployments 1    pure offline: no simulator is needed
   musbo run pointmass --json > result.json"""
 
 
@@ -501,14 +501,19 @@ def _require_sound_cell(cell: Any, settings: tuple[str, ...]) -> None:
     from musbo.field.worlds import no_simulator
 
     try:
-        chosen, _ = campaign_of(cell.words(Path(), settings)[1:])
+        words = cell.words(Path(), settings)[1:]
+        if "--help" in words or "-h" in words:
+            raise UserError("--help is no setting: `musbo run TASK --help` lists them.")
+        chosen, arguments = campaign_of(words)
         task = load_task(chosen)
         chosen.method.require(task)
         if reason := no_simulator(task):
             raise UserError(reason)
-        own = (chosen.seed, chosen.deployments, chosen.batch, chosen.algo)
-        if own != (cell.seed, cell.deployments, cell.batch, cell.method.algo):
-            raise UserError("seed, deployments, batch and algo are the study's own and cannot be among its settings.")
+        asked = (chosen.seed, chosen.deployments, chosen.batch, chosen.algo, chosen.preset, arguments.out)
+        own = (cell.seed, cell.deployments, cell.batch, cell.method.algo, cell.preset, Path(cell.folder))
+        if asked != own or arguments.data:
+            what = "seed, deployments, batch, algo, preset, out and data"
+            raise UserError(f"{what} are the study's own and cannot be among its settings.")
     except UserError as error:
         raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error
 

@@ -13,12 +13,14 @@ import pytest
 import musbo
 from musbo.algorithms import recipes
 from musbo.algorithms.model_free import ModelFree
-from musbo.campaign import loop
+from musbo.campaign import loop, results
+from musbo.campaign.api import film
 from musbo.campaign.settings import campaign, default_folder, task_name
 from musbo.core import serial
 from musbo.field import simulate
 from musbo.models.actor import UniformActor
 from musbo.models.policy import Policy
+from musbo.report.live import Lines
 from musbo.tasks import builtin
 from tests.stories import tiny
 
@@ -88,8 +90,8 @@ def test_every_kind_of_policy_goes_through_a_campaign(algo, tmp_path):
     loaded = musbo.load_policy(tmp_path / "run" / "policy.safetensors")
     np.testing.assert_array_equal(loaded(obs), run.policy(obs))
     assert (np.abs(loaded(obs)) <= 1).all()
-    again = musbo.evaluate(tmp_path / "run", episodes=2)
-    assert again["return"] == run.final_return
+    again = musbo.evaluate(tmp_path / "run")
+    assert (again["episodes"], again["return"]) == (2, run.final_return)
 
 
 def test_only_a_policy_is_loaded_as_one(result, tmp_path):
@@ -101,8 +103,8 @@ def test_only_a_policy_is_loaded_as_one(result, tmp_path):
 
 
 def test_evaluate_repeats_the_evaluation_of_the_run(result):
-    again = musbo.evaluate(result.folder, episodes=2)
-    assert again["return"] == result.final_return
+    again = musbo.evaluate(result.folder)
+    assert (again["episodes"], again["return"]) == (2, result.final_return)
     assert again["speed"] is None  # the point has no forward direction
     assert musbo.evaluate(result.folder, episodes=2, seed=9)["return"] != result.final_return
     with pytest.raises(musbo.UserError, match="seed must be at least 0"):
@@ -123,6 +125,41 @@ def test_a_task_object_runs_and_only_resumes_with_the_object(tmp_path):
     finished = musbo.resume(tmp_path / "run", task=MINE)
     assert finished.summary["task"] == "<mine>"
     assert musbo.evaluate(tmp_path / "run", episodes=2, task="pointmass")["return"] == finished.final_return
+
+
+def test_another_task_than_the_runs_is_refused(result):
+    for visit in (musbo.evaluate, film):
+        with pytest.raises(musbo.UserError, match="task pointmass is not what this run began with"):
+            visit(result.folder, task="pendulum")
+
+
+def test_what_is_odd_about_logs_is_said_and_kept(tmp_path):
+    walk = np.cumsum(np.random.default_rng(0).normal(size=(21, 4)), axis=0)
+    after = walk[1:].copy()
+    after[6] += 0.5
+    batch = musbo.make_batch(obs=walk[:-1], act=np.zeros((20, 2)) + 0.1, reward=np.zeros(20), next_obs=after,
+                             terminated=np.zeros(20, bool), truncated=np.arange(20) % 10 == 9)  # fmt: skip
+    said: list[str] = []
+    watch = Lines(said.append)
+
+    def until_collected(news: loop.News) -> None:
+        watch(news)
+        if news.kind == "collected":
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        musbo.run("pointmass", deployments=1, data=[batch], out=tmp_path / "run", observe=until_collected)
+    warnings = [line for line in said if line.startswith("  warning")]
+    assert "data[0]: next_obs differs from obs of the following row in row 6" in warnings[0]
+    assert "act_0 is 0.1 in every row" in warnings[1] and len(warnings) == 3
+    (brought,) = results.summary(tmp_path / "run")["per_deployment"]
+    assert len(brought["batch"]["warnings"]) == 3
+
+
+def test_a_batch_of_a_run_cannot_be_written_into(result):
+    """It is a second name of what the run itself keeps."""
+    for file in (result.folder / "data").iterdir():
+        assert file.stat().st_mode & 0o222 == 0 and file.stat().st_nlink == 2
 
 
 def test_a_task_of_ours_given_as_an_object_keeps_its_name(tmp_path):

@@ -220,4 +220,8 @@ def test_what_is_not_said_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.Mo
     ):
         words = wrong if "--out" in wrong else [*wrong, "--out", str(tmp_path / "wrong")]
         assert main(["study", *words]) == 2
+    for setting in (["--out", "X"], ["--data", "x.parquet"], ["--preset", "paper"], ["--help"]):
+        file = tmp_path / "wrong.toml"
+        file.write_text(f'tasks = ["pointmass"]\nalgos = ["random"]\nsettings = {setting}\n')
+        assert main(["study", str(file), "--out", str(tmp_path / "wrong")]) == 2
     assert recorded(out) == found and not (tmp_path / "wrong").exists()

@@ -219,6 +219,7 @@ def test_missing_fields_take_their_defaults() -> None:
         ({"type": "musbo.zoo:Collect", "fields": {"deployment": 1}}, "not a settings or state class"),
         ({"type": "musbo.zoo:Plain", "fields": {}}, "not a settings or state class"),
         ({"type": "optax:adam", "fields": {}}, "not a settings or state class"),
+        ({"type": "musbo.__main__:X", "fields": {}}, "no class"),  # and it does not run the command line
         ({"array": "lost"}, "'lost' is missing"),
         ({"float": "1.5"}, "tagged 'float'"),
         ({"tuple": 3}, "tagged 'tuple'"),

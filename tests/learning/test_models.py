@@ -126,7 +126,7 @@ def test_where_a_fit_begins(kind: str):
 
     def predictions(M_members, P_members, s) -> np.ndarray:
         one = jax.vmap(lambda net: dynamics.step(endless, net, s, data.obs[0], data.act[0])[0])(M_members)
-        two = models.member_predictions(P_members, s, data.obs[:1], data.act[:1])
+        two = labeler.member_means(P_members, s, data.obs[:1], data.act[:1])
         return np.stack([one, two[:, 0]])
 
     same = np.allclose(
@@ -146,7 +146,7 @@ def test_a_fit_begins_with_a_fresh_optimiser():
 
 
 def test_pair_distances():
-    distances = models.pair_distances(f32([[[0.0, 0.0]], [[1.0, -2.0]], [[1.0, 1.0]]]))
+    distances = labeler.pair_distances(f32([[[0.0, 0.0]], [[1.0, -2.0]], [[1.0, 1.0]]]))
     np.testing.assert_allclose(distances, [[3.0], [2.0], [3.0]])  # pairs (0, 1), (0, 2), (1, 2)
 
 

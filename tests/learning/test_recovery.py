@@ -133,6 +133,6 @@ def test_members_disagree_outside(seed: int):
     far = inputs.mean(axis=0) + 3 * inputs.std(axis=0) * direction
     outside = both(model, far[:, :2], far[:, 2:])
     for name, inside in both(model, obs, act).items():
-        apart = [np.asarray(models.pair_distances(f32(p))).mean() for p in (outside[name], inside)]
+        apart = [np.asarray(labeler.pair_distances(f32(p))).mean() for p in (outside[name], inside)]
         print(f"{name} disagreement outside / inside {apart[0] / apart[1]:.2f}")
         assert apart[0] >= 5 * apart[1]

@@ -45,6 +45,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("pointmass --batch 1", "a batch needs at least 2 transitions"),
         ("pointmass --episodes 0", "evaluation needs at least 1 episode"),
         ("pointmass --seed -1", "the seed must be at least 0"),
+        ("pointmass --seed 4294967296", "the seed must be at least 0 and below 4294967296"),
         ("pointmass --seed one", "argument --seed: invalid int value: 'one'"),
         ("pointmass --label.alpha -1", "alpha must be at least 0 or auto, not -1.0"),
         ("pointmass --label.alpha much", "--label.alpha"),

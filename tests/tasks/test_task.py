@@ -88,6 +88,8 @@ import dataclasses
 MINE = dataclasses.replace(pendulum, name="mine")
 def make():
     return MINE
+def fails():
+    raise KeyError('gain')
 number = 3
 """
 
@@ -118,7 +120,7 @@ def test_where_the_search_ended(name, text):
         find_task(name)
 
 
-def test_a_file_that_holds_something_else(own_file, tmp_path):
+def test_a_file_that_holds_something_else(own_file, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="is a int; it must be a musbo Task"):
         find_task(f"{own_file}:number")
     broken = tmp_path / "broken.py"
@@ -127,6 +129,11 @@ def test_a_file_that_holds_something_else(own_file, tmp_path):
         find_task(f"{broken}:TASK")
     with pytest.raises(UserError, match="ZeroDivisionError"):  # and not a half-loaded module the second time
         find_task(f"{broken}:TASK")
+    with pytest.raises(UserError, match="fails failed: KeyError: 'gain'"):
+        find_task(f"{own_file}:fails")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="Importing 'broken' failed: ZeroDivisionError"):
+        find_task("broken:TASK")
     needs = tmp_path / "needs.py"
     needs.write_text("import no_such_package_at_all")
     with pytest.raises(UserError, match="no_such_package_at_all"):

@@ -48,7 +48,7 @@ from musbo.learning.start import Clone, Start
 from musbo.learning.trpo import TRPO, trpo_step
 from musbo.models.actor import Actor, Explore, Seeking, UniformActor, make_actor
 from musbo.models.dynamics import Dynamics
-from musbo.models.labeler import Labeler
+from musbo.models.labeler import Labeler, doubt
 from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
 from musbo.tasks.task import Task
 
@@ -124,7 +124,7 @@ class ImaginedTRPO:
             return None
         return Foresight(
             lambda task, start, steps, actions: foresee(task, steps, state.policy, M, start, actions),
-            lambda obs, act: models.doubt(P, obs, act),
+            lambda obs, act: doubt(P, obs, act),
         )
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:

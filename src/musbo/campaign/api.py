@@ -19,7 +19,7 @@ from musbo.algorithms.method import Method
 from musbo.algorithms.recipes import Preset
 from musbo.campaign import folders, loop, results
 from musbo.campaign.loop import Observer
-from musbo.campaign.settings import Campaign, campaign, default_folder, load_task
+from musbo.campaign.settings import Campaign, campaign, default_folder
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
 from musbo.core.errors import UserError
@@ -147,14 +147,15 @@ def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
 def evaluate(
     folder: str | Path,
     *,
-    episodes: int = 20,
+    episodes: int | None = None,
     deployment: int | None = None,
     seed: int | None = None,
     task: str | Task | None = None,
 ) -> dict[str, Any]:
     """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
-    settings, policy, d, seed = _visit(Path(folder), deployment, seed)
-    numbers = loop.measure(load_task(settings, _given(task)), policy, episodes, seed)
+    settings, found, policy, d, seed = _visit(Path(folder), deployment, seed, task)
+    episodes = settings.episodes if episodes is None else episodes
+    numbers = loop.measure(found, policy, episodes, seed)
     numbers = {
         name: None if value != value else value for name, value in numbers.items()
     }  # NaN: there is no such number
@@ -170,14 +171,16 @@ def film(
     task: str | Task | None = None,
 ) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
     """Pictures of the run's policy at work, one per step: by default the first episode of the run's evaluation."""
-    settings, policy, _, seed = _visit(Path(folder), deployment, seed)
-    return render(load_task(settings, _given(task)), policy, seed, steps)
+    _, found, policy, _, seed = _visit(Path(folder), deployment, seed, task)
+    return render(found, policy, seed, steps)
 
 
-def _visit(folder: Path, deployment: int | None, seed: int | None) -> tuple[Campaign, AnyPolicy, int, int]:
+def _visit(
+    folder: Path, deployment: int | None, seed: int | None, task: str | Task | None
+) -> tuple[Campaign, Task, AnyPolicy, int, int]:
     keep_compiled()
-    settings = folders.open_settings(folder)
+    settings, found = folders.open_task(folder, _given(task))
     policy, d = results.final_policy(folder, deployment)
     if seed is not None and seed < 0:
         raise UserError(f"the seed must be at least 0, not {seed}.")
-    return settings, policy, d, loop.evaluation_seed(settings) if seed is None else seed
+    return settings, found, policy, d, loop.evaluation_seed(settings) if seed is None else seed

@@ -36,8 +36,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
     It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
     """
     task = load_task(settings, given)
-    for source, batch in data:
-        require_sound(batch, task, source)
+    odd = [[finding.text for finding in require_sound(batch, task, source)] for source, batch in data]
     if len(data) > settings.deployments:
         raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
     settings.method.require(task)
@@ -72,8 +71,8 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
                     "task": fingerprint(task),
                     "versions": versions(),
                     "data": [
-                        {"batch": name, "source": source, "size": len(batch)}
-                        for name, (source, batch) in zip(brought, data, strict=True)
+                        {"batch": name, "source": source, "size": len(batch), "warnings": texts}
+                        for name, (source, batch), texts in zip(brought, data, odd, strict=True)
                     ],
                 },
             )
@@ -97,6 +96,16 @@ def _require_free(folder: Path) -> None:
 
 def open_settings(folder: Path) -> Campaign:
     return settings_of(read_status(folder))
+
+
+def open_task(folder: Path, given: Task | None) -> tuple[Campaign, Task]:
+    """A run's settings and its task, which must be what the run began with."""
+    now = read_status(folder)
+    settings = settings_of(now)
+    task = load_task(settings, given)
+    if now.settings["task"] != fingerprint(task):  # type: ignore[index]
+        raise UserError(f"task {settings.task} is not what this run began with: restore it, or start a new run.")
+    return settings, task
 
 
 def read_status(folder: Path) -> steps.Status:

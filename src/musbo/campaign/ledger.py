@@ -75,7 +75,7 @@ class Ledger:
         self._rows: list[tuple[int, str, int, str]] = []
         if not create and (not path.is_file() or path.stat().st_size == 0):
             # A file of no bytes is what a process leaves that was killed while it made the ledger.
-            raise UserError(f"there is no campaign at {path.parent}: start one with `musbo new`, or check the path")
+            raise UserError(f"there is no campaign at {path.parent}: start one with `musbo run`, or check the path")
         with self._explained():
             self._database = sqlite3.connect(path, timeout=60, isolation_level=None)
         try:

@@ -19,13 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from musbo.campaign import steps
-from musbo.campaign.folders import LEDGER, STORE, open_settings, versions
+from musbo.campaign.folders import LEDGER, STORE, open_task, versions
 from musbo.campaign.ledger import Ledger, lock
 from musbo.campaign.results import export, summary
-from musbo.campaign.settings import Campaign, fingerprint, load_task
+from musbo.campaign.settings import Campaign
 from musbo.campaign.store import Store
 from musbo.core import serial
-from musbo.core.errors import UserError
 from musbo.core.interrupt import noted
 from musbo.core.memory import give_back
 from musbo.data.batch import Batch, concatenate, rows_of
@@ -72,14 +71,11 @@ def advance(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> dict[str, Any]:
     """Do every step that is left; returns the summary. Raises `Stopped` after Ctrl-C, with everything written down."""
-    settings = open_settings(folder)
-    task = load_task(settings, given)
+    settings, task = open_task(folder, given)
     with lock(folder), Ledger(folder / LEDGER) as ledger, _interruptible(observe) as stop:
         field = _Field(folder, settings, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
         created = field.status().settings
         assert created is not None
-        if created["task"] != fingerprint(field.task):
-            raise UserError(f"task {settings.task} is not what this run began with: restore it, or start a new run.")
         if ledger.events()[-1].kind != "created" and not field.status().finished:
             ledger.append("resumed", field.status().deployment, {"versions": versions()})
         known = {"settings": settings, "resumed": len(ledger.events()) > 1, "brought": len(created["data"])}
@@ -203,11 +199,11 @@ class _Field:
         brought = created["data"]
         began = time.monotonic()
         if d <= len(brought):
-            batch = batch_from_bytes(self.store.get(brought[d - 1]["batch"]), brought[d - 1]["source"])
-            numbers = {**_describe(batch), **self.novelty(batch)}
-            self.ledger.append(
-                "batch", d, {"batch": brought[d - 1]["batch"], "source": brought[d - 1]["source"], **numbers}
-            )
+            item = brought[d - 1]
+            batch = batch_from_bytes(self.store.get(item["batch"]), item["source"])
+            numbers = {"source": item["source"], "warnings": item["warnings"]}
+            numbers |= {**_describe(batch), **self.novelty(batch)}
+            self.ledger.append("batch", d, {"batch": item["batch"], **numbers})
             self.observe(News("collected", d, numbers))
             return
         size = self.settings.batch

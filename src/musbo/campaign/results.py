@@ -40,9 +40,13 @@ def export(folder: Path, ledger: Ledger, store: Store) -> None:
 
 
 def _same_file(source: Path, target: Path) -> None:
-    """`target` as a second name of `source`, which costs no space, or a copy where a file system has no such names."""
+    """`target` as a second name of `source`, which costs no space, or a copy where a file system has no such names.
+
+    Read-only: a program that wrote into the one would write into the other.
+    """
     target.unlink(missing_ok=True)
     try:
+        os.chmod(source, 0o444)
         os.link(source, target)
     except OSError:
         write_whole(target, source.read_bytes())

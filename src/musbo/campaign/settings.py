@@ -10,6 +10,8 @@ from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS, find_task
 from musbo.tasks.task import Task
 
+SEEDS = 2**32  # jax.random.PRNGKey takes no more bits than that, and repeats itself beyond
+
 
 @dataclass(frozen=True)
 class Campaign:
@@ -35,8 +37,8 @@ class Campaign:
             raise UserError(f"a batch needs at least 2 transitions (one to train on, one held out), not {self.batch}.")
         if self.episodes < 1:
             raise UserError(f"evaluation needs at least 1 episode, not {self.episodes}.")
-        if self.seed < 0:
-            raise UserError(f"the seed must be at least 0, not {self.seed}.")
+        if not 0 <= self.seed < SEEDS:
+            raise UserError(f"the seed must be at least 0 and below {SEEDS}, not {self.seed}.")
 
 
 def campaign(

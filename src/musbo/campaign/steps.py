@@ -138,7 +138,7 @@ def next_step(now: Status, deployments: int) -> Step:
     """What a campaign of `deployments` deployments does next."""
     match now.phase:
         case "new":
-            raise UserError("this campaign was not created yet: start it with `musbo new`")
+            raise UserError("this campaign was not created yet: start one with `musbo run`")
         case "finished":
             return Done()
         case "collect":

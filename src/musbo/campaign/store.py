@@ -48,10 +48,6 @@ class Store:
             raise UserError(f"the artefact {path} is damaged (it is not what its name says): restore it from a copy")
         return data
 
-    def remove(self, name: str) -> None:
-        """Remove `name`; it may be gone already, as after a removal that was killed half-way."""
-        self.path(name).unlink(missing_ok=True)
-
     def names(self) -> list[str]:
         """All artefacts, sorted."""
         return sorted(name for name in self._files() if _NAME.fullmatch(name))

@@ -65,6 +65,8 @@ class Study:
                 raise UserError(f"a study needs at least one of its {name}.")
         if min(self.seeds) < 0:
             raise UserError(f"a seed must be at least 0, not {min(self.seeds)}.")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"a study has every seed once, not {', '.join(map(str, self.seeds))}.")
         if self.preset is not None and self.preset not in PRESETS:
             raise UserError(f"there is no preset {self.preset!r}: choose one of {', '.join(PRESETS)}.")
         names = [method.name for method in self.methods]
@@ -157,6 +159,11 @@ def parse(found: dict[str, Any]) -> Study:
     known = {"tasks", "algos", "seeds", "preset", "settings", "budgets", "variants"}
     if strangers := set(found) - known:
         raise UserError(f"a study has no {', '.join(sorted(strangers))}: it has {', '.join(sorted(known))}.")
+    for name in ("tasks", "algos", "seeds", "settings"):
+        if not isinstance(found.get(name, []), list):
+            raise UserError(f"{name} of a study is a list: write {name} = [...], also for a single one.")
+    if strangers := [seed for seed in found.get("seeds", ()) if not isinstance(seed, int)]:
+        raise UserError(f"a seed is a whole number, not {strangers[0]!r}.")
     try:
         methods = [Variant(name, name) for name in found.get("algos", ())]
         for name, part in found.get("variants", {}).items():
@@ -169,7 +176,7 @@ def parse(found: dict[str, Any]) -> Study:
         return Study(
             tasks=tuple(task_name(str(task)) for task in found.get("tasks", ())),
             methods=tuple(methods),
-            seeds=tuple(map(int, found.get("seeds", (0,)))),
+            seeds=tuple(found.get("seeds", (0,))),
             preset=found.get("preset"),
             budgets=tuple(budgets),
             settings=tuple(map(str, found.get("settings", ()))),

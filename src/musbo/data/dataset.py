@@ -84,7 +84,7 @@ def assemble(batches: Iterable[Batch], capacity: int, seed: int, heldout_share: 
                 columns[name] = np.zeros((capacity, *part.shape[1:]), part.dtype)
             columns[name][here] = part
     if not columns:
-        raise UserError("There is no data yet: collect or ingest a batch first.")
+        raise UserError("There is no data yet: collect a batch first, or bring one with --data.")
     return Dataset(**{name: jnp.asarray(columns.pop(name)) for name in list(columns)})
 
 

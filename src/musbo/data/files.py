@@ -7,7 +7,6 @@ version in the metadata of the schema; a file without one was made by a user and
 
 import io
 import json
-import os
 import re
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, make_batch
 
@@ -64,16 +64,7 @@ def batch_from_bytes(data: bytes, source: str = "the batch") -> Batch:
 
 def write_batch(path: Path | str, batch: Batch) -> None:
     """Writes a batch so that the file is either complete or absent."""
-    path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            file.write(batch_bytes(batch))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(Path(path), batch_bytes(batch))
 
 
 def read_batch(path: Path | str) -> Batch:

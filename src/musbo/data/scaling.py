@@ -54,9 +54,6 @@ class Normaliser(eqx.Module):
     mean: Float32[Array, " obs"]
     std: Float32[Array, " obs"]
 
-    def __call__(self, obs: Float[Array, " obs"]) -> Float[Array, " obs"]:
-        return (obs - self.mean) / self.std
-
 
 def observed(obs: Float32[np.ndarray, "n obs"]) -> Normaliser:
     """Statistics of all observations of a batch."""
@@ -68,7 +65,7 @@ def measure(data: Dataset, learn_reward: bool) -> Scaling:
     """Scaling of the training rows of D_all."""
     chosen = rows(data.training)
     if not len(chosen):
-        raise UserError("There are no training rows to measure: collect or ingest a batch first.")
+        raise UserError("There are no training rows to measure: collect a batch first, or bring one with --data.")
     obs, act, next_obs = (np.asarray(array) for array in (data.obs, data.act, data.next_obs))
 
     def column(array: np.ndarray, j: int) -> Float64[np.ndarray, " n"]:

@@ -246,7 +246,7 @@ def make_world(task: Task, lanes: int, pictures: bool = False) -> World:
         case DmControl(domain, name):
             return LaneWorld(task, [DmControlLane(task, domain, name) for _ in range(lanes)])
         case None:
-            raise UserError(f"Task {task.name!r} has no simulator; collect in the field and ingest the batch.")
+            raise UserError(f"Task {task.name!r} has no simulator; bring batches from the field with --data.")
 
 
 # --- the packages, imported when they are first needed ---

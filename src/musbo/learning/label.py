@@ -15,9 +15,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.core.errors import UserError
 from musbo.learning.imagine import Rollout
-from musbo.learning.models import member_predictions, pair_distances
 from musbo.models import labeler
-from musbo.models.labeler import Labeler
+from musbo.models.labeler import Labeler, member_means, pair_distances
 from musbo.models.mlp import count, member
 from musbo.models.probabilistic import Probabilistic
 from musbo.models.stochastic import Stochastic, largest_spread
@@ -121,7 +120,7 @@ def disagreement(
         )
         return jnp.sum(jnp.abs(difference), axis=1).reshape(t, b)
     if prediction == "mean":
-        every = member_predictions(judge.members, judge.scaling, obs, act)
+        every = member_means(judge.members, judge.scaling, obs, act)
     else:
         every = jax.lax.map(lambda args: predictions(*args), (judge.members, jax.random.split(k_sample, k)))
     if pairs == "trajectory":

@@ -108,28 +108,6 @@ def begin_labeler(
     return begin(labeler.rescale(old.members, old.scaling, scaling))
 
 
-def member_predictions(
-    members: Probabilistic, scaling: Scaling, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
-) -> Float[Array, "k n obs"]:
-    """Mean next states of every member of P, member by member."""
-    each = jax.vmap(lambda p, s, a: labeler.predict(p, scaling, s, a)[0], in_axes=(None, 0, 0))
-    return jax.lax.map(lambda p: each(p, obs, act), members)
-
-
-def pair_distances(predictions: Float[Array, "k n obs"]) -> Float[Array, "pairs n"]:
-    """L1 distance between the predictions of every pair a < b."""
-    k = predictions.shape[0]
-    return jnp.stack(
-        [jnp.sum(jnp.abs(predictions[a] - predictions[b]), axis=1) for a in range(k) for b in range(a + 1, k)]
-    )
-
-
-@jax.jit
-def doubt(judge: Labeler, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"]:
-    """How unsure P is of each step: the largest distance between the predictions of two members."""
-    return jnp.max(pair_distances(member_predictions(judge.members, judge.scaling, obs, act)), axis=0)
-
-
 LEVEL_ROWS = 20_000  # held-out rows that the levels are measured on, at most
 
 
@@ -142,10 +120,10 @@ def _level_values(
     next_obs: Float[Array, "n obs"],
 ) -> tuple[Float[Array, "pairs n"], Float[Array, " n"], Float[Array, " n"]]:
     """Distances of all pairs, the error of the worst member, and the error of what the members say on average."""
-    predictions = member_predictions(members, scaling, obs, act)
+    predictions = labeler.member_means(members, scaling, obs, act)
     worst = jnp.max(jnp.sum(jnp.abs(predictions - next_obs[None]), axis=2), axis=0)
     average = jnp.sum(jnp.abs(jnp.mean(predictions, axis=0) - next_obs), axis=1)
-    return pair_distances(predictions), worst, average
+    return labeler.pair_distances(predictions), worst, average
 
 
 def _heldout_values(

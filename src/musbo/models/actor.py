@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from musbo.core.errors import UserError
 from musbo.models.gaussian import GaussianPolicy
-from musbo.models.labeler import Labeler, predict
+from musbo.models.labeler import Labeler, doubt, member_means
 from musbo.models.policy import Policy
 from musbo.models.support import SupportPolicy
 
@@ -115,7 +115,7 @@ class SeekingActor(eqx.Module):
             error = largest_error(self.labeler, previous_obs, previous_act, obs)
             distance = jnp.where(has_previous, error, 0.0)
         else:
-            distance = largest_disagreement(self.labeler, obs, self.policy.clip(tentative))
+            distance = doubt(self.labeler, obs, self.policy.clip(tentative))
         return self._finish(tentative, distance, k_zeta)
 
     def act_oracle(self, obs: Obs, tentative: Act, next_obs: Obs, key: PRNGKeyArray) -> tuple[Act, Float[Array, " b"]]:
@@ -159,20 +159,10 @@ def exploration_scale(
     return settings.zeta_max * jnp.minimum(1.0, distance / jnp.maximum(ordinary, 1e-12))
 
 
-def _means(labeler: Labeler, obs: Obs, act: Act) -> Float[Array, "k b obs"]:
-    one = jax.vmap(lambda p, s, a: predict(p, labeler.scaling, s, a)[0], in_axes=(None, 0, 0))
-    return jax.lax.map(lambda p: one(p, obs, act), labeler.members)
-
-
-def largest_disagreement(labeler: Labeler, obs: Obs, act: Act) -> Float[Array, " b"]:
-    """max over pairs of members of || s'_a - s'_b ||_1."""
-    means = _means(labeler, obs, act)
-    return jnp.max(jnp.sum(jnp.abs(means[:, None] - means[None]), axis=3), axis=(0, 1))
-
-
 def largest_error(labeler: Labeler, obs: Obs, act: Act, next_obs: Obs) -> Float[Array, " b"]:
     """max over members of || s' - s'_i ||_1: the paper's formula for zeta."""
-    return jnp.max(jnp.sum(jnp.abs(_means(labeler, obs, act) - next_obs[None]), axis=2), axis=0)
+    means = member_means(labeler.members, labeler.scaling, obs, act)
+    return jnp.max(jnp.sum(jnp.abs(means - next_obs[None]), axis=2), axis=0)
 
 
 def make_actor(explore: Explore, policy: Policy, labeler: Labeler) -> Actor:

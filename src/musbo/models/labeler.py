@@ -52,6 +52,28 @@ def predict(
     return obs + target_mean + target_std * mean, target_std * jnp.exp(0.5 * logvar)
 
 
+def member_means(
+    members: Probabilistic, scaling: Scaling, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
+) -> Float[Array, "k n obs"]:
+    """Mean next states of every member, member by member."""
+    each = jax.vmap(lambda p, s, a: predict(p, scaling, s, a)[0], in_axes=(None, 0, 0))
+    return jax.lax.map(lambda p: each(p, obs, act), members)
+
+
+def pair_distances(predictions: Float[Array, "k n obs"]) -> Float[Array, "pairs n"]:
+    """L1 distance between the predictions of every pair a < b."""
+    k = predictions.shape[0]
+    return jnp.stack(
+        [jnp.sum(jnp.abs(predictions[a] - predictions[b]), axis=1) for a in range(k) for b in range(a + 1, k)]
+    )
+
+
+@jax.jit
+def doubt(judge: Labeler, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"]:
+    """How unsure P is of each step: the largest distance between the predictions of two members."""
+    return jnp.max(pair_distances(member_means(judge.members, judge.scaling, obs, act)), axis=0)
+
+
 @jax.jit
 def rescale(members: Probabilistic, old: Scaling, new: Scaling) -> Probabilistic:
     """The same predictive distribution of s' under the new scaling; log-variances shift by 2 ln(old std / new std)."""

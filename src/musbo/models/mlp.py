@@ -1,6 +1,6 @@
 """A multilayer perceptron for ONE example; an ensemble is the same value with a leading axis on every array.
 
-There is no ensemble class: `stack` many, `member` picks one, `vmap` maps over examples or members.
+There is no ensemble class: `vmap` of `init_mlp` makes many, `member` picks one, `vmap` maps over examples or members.
 """
 
 from typing import TypeVar

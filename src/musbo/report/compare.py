@@ -14,7 +14,11 @@ from musbo.report.words import imagined_per_step, real_per_step
 SEED = 0  # of the bootstrap: the same runs give the same page
 DIAGNOSTICS = {
     "novelty": ("batch", "novelty", "mean cosine distance of a batch from all before it"),
-    "dynamics_error": ("trained", "model error", "squared, held-out, each run in units of its own data"),
+    "dynamics_error": (
+        "trained",
+        "model error",
+        "squared, held-out, over all that it predicts, in units of its data",
+    ),
     "energy_distance": (
         "evaluated",
         "energy distance",

@@ -39,7 +39,6 @@ class Seen:
     errors: dict[str, float] = field(default_factory=dict)
     imagined: float | None = None  # per step
     real: float | None = None  # per step
-    over: str | None = None  # "finished", "stopping" or "stopped"
 
 
 def fold(seen: Seen, news: News, now: float) -> Seen:
@@ -112,16 +111,8 @@ def _evaluated(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
     return _enter(replace(seen, deployment=seen.deployment + more), "collect" if more else "evaluate", now)
 
 
-def _finished(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    return replace(seen, over="finished")
-
-
-def _stopping(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    return replace(seen, over="stopping")
-
-
-def _stopped(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    return replace(seen, over="stopped")
+def _same(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
+    return seen
 
 
 FOLDS: dict[str, Callable[[Seen, dict[str, Any], float], Seen]] = {
@@ -131,9 +122,9 @@ FOLDS: dict[str, Callable[[Seen, dict[str, Any], float], Seen]] = {
     "training": _training,
     "trained": _trained,
     "evaluated": _evaluated,
-    "finished": _finished,
-    "stopping": _stopping,
-    "stopped": _stopped,
+    "finished": _same,
+    "stopping": _same,
+    "stopped": _same,
 }
 
 

@@ -79,7 +79,8 @@ def trained_warnings(trained: dict[str, Any]) -> list[str]:
 
 
 def batch_warnings(batch: dict[str, Any]) -> list[str]:
-    found = []
+    """What is odd about a batch that was brought, and about how one was collected."""
+    found = [f"{batch['source']}: {text}" for text in batch.get("warnings", ())]
     share = batch.get("zeta_at_cap", 0.0)
     if share > 0.5:
         found.append(

@@ -4,8 +4,10 @@ import difflib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from musbo.core.errors import UserError
 from musbo.tasks import builtin, paper
@@ -59,10 +61,19 @@ def find_task(name: str) -> Task:
         there = f"the tasks in it are: {', '.join(tasks)}" if tasks else "it has no Task at its top level"
         raise UserError(f"{place} has no {attribute!r}; {there}.")
     found = getattr(module, attribute)
-    task = found() if callable(found) and not isinstance(found, type) else found
+    task = _call(found, name) if callable(found) and not isinstance(found, type) else found
     if not isinstance(task, Task):
         raise UserError(f"{name} is a {type(task).__name__}; it must be a musbo Task or a function that returns one.")
     return task
+
+
+def _call(function: Callable[[], Any], name: str) -> Any:
+    try:
+        return function()
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"Calling {name} failed: {type(error).__name__}: {error}.") from error
 
 
 def _load_module(place: str, name: str) -> ModuleType:
@@ -75,6 +86,8 @@ def _load_module(place: str, name: str) -> ModuleType:
                 "install it, set PYTHONPATH, or name a file as path/to/file.py:NAME."
             ) from error
         raise UserError(f"Importing {place!r} failed: {error}.") from error
+    except Exception as error:
+        raise UserError(f"Importing {place!r} failed: {type(error).__name__}: {error}.") from error
 
 
 def _load_file(path: Path) -> ModuleType:
