@@ -24,8 +24,8 @@ def settings(**changes: str) -> list[str]:
 
 
 def test_it_is_in_the_users_cache(tmp_path):
-    assert settings(XDG_CACHE_HOME=str(tmp_path)) == [str(tmp_path / "musbo" / "jax"), "0.1"]
-    assert settings(HOME=str(tmp_path)) == [str(tmp_path / ".cache" / "musbo" / "jax"), "0.1"]
+    assert settings(XDG_CACHE_HOME=str(tmp_path)) == [str(tmp_path / "musbo" / "jax"), "0.0"]
+    assert settings(HOME=str(tmp_path)) == [str(tmp_path / ".cache" / "musbo" / "jax"), "0.0"]
 
 
 def test_jax_own_variable_goes_first(tmp_path):

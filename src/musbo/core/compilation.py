@@ -4,8 +4,6 @@ import os
 import warnings
 from pathlib import Path
 
-MIN_SECONDS = 0.1  # programs that compile faster are not worth a file
-
 
 def cache_folder() -> Path:
     """The user's own cache, by the XDG convention."""
@@ -27,4 +25,5 @@ def keep_compiled() -> None:
     except OSError:  # a home that cannot be written to: everything works, and compiles every time
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
+    # All of them: small programs compile in milliseconds, but a run has a hundred, two seconds in all.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
