@@ -19,10 +19,9 @@ from musbo.learning.fit import FitSettings
 from musbo.tasks.find import find_task
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "methods"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "methods")]
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
 from operations import per_deployment  # noqa: E402  # pyright: ignore[reportMissingImports]
-
-MARKS = "<!-- operations -->", "<!-- end -->"
 
 
 def alternative(row: dict[str, Any]) -> ImaginedTRPO:
@@ -62,10 +61,7 @@ def main() -> None:
         writer = csv.DictWriter(stream, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text().partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    readme.write_text(f"{before}{MARKS[0]}\n" + "\n".join(table) + f"\n{MARKS[1]}{after}")
+    between(HERE / "README.md", "operations", table)
 
 
 if __name__ == "__main__":

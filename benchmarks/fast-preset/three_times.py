@@ -8,6 +8,7 @@ lacks, so that the seeds may be run at different times; the result goes into REA
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from musbo.report import statistics
 from musbo.report.gather import gather
 
 HERE = Path(__file__).parent
-MARKS = "<!-- three times -->", "<!-- end of three times -->"
+sys.path.insert(0, str(HERE.parent))
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
+
 SEEDS = range(74, 79)
 SINGLE, TRIPLE = "musbo", "musbo-three-times"
 
@@ -65,10 +68,7 @@ def main() -> None:
         out.writerow(["method", "seed", "returns"])
         for (method, seed), returns in sorted(found.items()):
             out.writerow([method, seed, " ".join(f"{value:.1f}" for value in returns)])
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text().partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    readme.write_text(f"{before}{MARKS[0]}\n" + "\n".join(told(found)) + f"\n{MARKS[1]}{after}")
+    between(HERE / "README.md", "three times", told(found))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,15 @@ NAME is the name of the CSV file and of the table's marks. Runs that are there a
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 
 from musbo.report.gather import gather
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
+
 COLUMNS = ["algo", "deployments", "batch", "steps", "seed", "minutes", "cores", "returns"]
 SHOWN = 8
 """Returns that the table has of a run, spread evenly and with the last; the file has all."""
@@ -50,10 +54,7 @@ def main() -> None:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    readme = HERE / "README.md"
-    first, last = f"<!-- {asked.name} -->", f"<!-- end of {asked.name} -->"
-    before, _, rest = readme.read_text().partition(first)
-    readme.write_text(f"{before}{first}\n" + "\n".join(told(rows)) + f"\n{last}{rest.partition(last)[2]}")
+    between(HERE / "README.md", asked.name, told(rows))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ stay as they were in scale.csv, so that the methods may be run at different time
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from musbo.algorithms.recipes import ALGORITHMS
 from musbo.report.gather import gather
 
 HERE = Path(__file__).parent
-MARKS = "<!-- scale -->", "<!-- end of scale -->"
+sys.path.insert(0, str(HERE.parent))
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
+
 COLUMNS = ["algo", "seed", "returns", "minutes", "cores", "tera_operations"]
 
 
@@ -52,10 +55,7 @@ def main() -> None:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows.values())
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text().partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    readme.write_text(f"{before}{MARKS[0]}\n" + "\n".join(told(rows)) + f"\n{MARKS[1]}{after}")
+    between(HERE / "README.md", "scale", told(rows))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,15 @@ README.md; runs that are not in the study stay as they were in results.csv.
 import argparse
 import csv
 import statistics
+import sys
 from pathlib import Path
 
 from musbo.report.gather import gather
 
 HERE = Path(__file__).parent
-MARKS = "<!-- novelty -->", "<!-- end of novelty -->"
+sys.path.insert(0, str(HERE.parent))
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
+
 METHODS = ["musbo", "bremen", "musbo-constant-noise"]
 SEEDS = [200, 201, 202]
 PAPER = {"musbo": [0.995, 0.959, 0.945, 0.941], "bremen": [0.972, 0.903, 0.891, 0.858]}
@@ -51,10 +54,7 @@ def main() -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["algo", "seed", "novelty"])
         writer.writerows([name, seed, " ".join(values)] for (name, seed), values in sorted(rows.items()))
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text().partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    readme.write_text(f"{before}{MARKS[0]}\n" + "\n".join(told(rows)) + f"\n{MARKS[1]}{after}")
+    between(HERE / "README.md", "novelty", told(rows))
 
 
 if __name__ == "__main__":
