@@ -1,0 +1,53 @@
+"""Keep what a study has finished, small enough for the repository: of every run its ledger, without what is superseded.
+
+    python benchmarks/records.py ../comparison/halfcheetah benchmarks/comparison/records/halfcheetah
+
+The records are a study themselves: `musbo report` reads them, and `musbo study --out COPY` on a copy of them runs only
+what is missing. What is not kept: metrics of the training, batches and networks.
+"""
+
+import argparse
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from musbo.campaign.folders import LEDGER
+from musbo.cluster.progress import look
+from musbo.cluster.study import RECORD, cells, recorded
+from musbo.core.errors import UserError
+
+
+def keep(ledger: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    with closing(sqlite3.connect(ledger)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+        copy.execute("DELETE FROM metrics")
+        copy.execute("DELETE FROM events WHERE kind = 'shard'")  # the batches that came of them stand for them
+        copy.commit()
+        copy.execute("VACUUM")
+
+
+def keep_finished(study: Path, records: Path) -> None:
+    """Of every run of the study that is done; those of earlier times stay."""
+    asked = recorded(study)
+    if asked is None:
+        raise UserError(f"{study} holds no study.")
+    records.mkdir(parents=True, exist_ok=True)
+    shutil.copy(study / RECORD, records / RECORD)
+    for cell in cells(asked):
+        if look(study, cell).state == "done":
+            keep(study / cell.folder / LEDGER, records / cell.folder / LEDGER)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path)
+    parser.add_argument("records", type=Path)
+    chosen = parser.parse_args()
+    keep_finished(chosen.study, chosen.records)
+
+
+if __name__ == "__main__":
+    main()
