@@ -20,7 +20,7 @@ from musbo.cluster.study import cells, load
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
-from records import keep_finished  # noqa: E402  # pyright: ignore[reportMissingImports]
+from keeping import keep_finished  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 STUDIES = ["halfcheetah", "hopper", "halfcheetah-others", "hopper-others"]
 TABLES = ["deployments.csv", "methods-*.csv", "returns-*.csv", "diagnostics-*.csv", "runs.csv"]

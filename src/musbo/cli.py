@@ -551,8 +551,9 @@ def evaluate(arguments: argparse.Namespace) -> int:
         print(json.dumps(numbers))
         return 0
     print(
-        f"policy of deployment {numbers['deployment']} on {numbers['task']}: return {words.number(numbers['return'])} "
-        f"± {words.number(numbers['spread'])} over {numbers['episodes']} episodes"
+        f"policy of deployment {numbers['deployment']} on {numbers['task']}: "
+        f"return {words.with_spread(numbers['return'], numbers['spread'])} "
+        f"over {words.count(numbers['episodes'], 'episode')}"
     )
     for name, text in (
         ("model_return", "return under the model reward"),

@@ -5,22 +5,27 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from musbo.algorithms.method import Foresight
 from musbo.campaign import folders, loop, results
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.loop import News
+from musbo.campaign.store import Store
 from musbo.core import serial
 from musbo.core.errors import UserError
+from musbo.data.batch import rows_of
 from musbo.data.files import read_batch
 from musbo.models.actor import Seeking
 from musbo.models.policy import Policy
 from musbo.report.live import Lines
 from musbo.tasks import builtin
+from tests.contract import test_recipes as contract
 from tests.stories import tiny
 
 
@@ -94,6 +99,41 @@ def test_settings_policy_data_and_metrics_lie_in_the_folder(finished):
     batch = summary["per_deployment"][1]["batch"]
     assert batch["zeta"] == sorted(batch["zeta"]) and 0 <= batch["zeta_at_cap"] <= 1
     assert "zeta" not in summary["per_deployment"][0]["batch"]  # random actions have none
+
+
+def test_a_method_that_rates_no_policy_is_compared_by_its_courses(tmp_path):
+    """MOPO's rewards are learned from the data, so the real ones beside them are the world's own."""
+    method = contract.brief(contract.method("mopo"))
+    world = replace(builtin.pointmass, reward=lambda obs, act, next_obs: -1e3 * next_obs[0])  # another model reward
+    asked = replace(tiny.settings(), algo="mopo", task="<pointmass>", deployments=1, batch=500, method=method)
+    folders.create(tmp_path / "run", asked, given=world)
+    (row,) = loop.advance(tmp_path / "run", given=world)["per_deployment"]
+    found = row["evaluated"]
+    assert (found["early_return"], found["early_length"]) == (pytest.approx(found["return"]), 50)
+    assert np.isfinite(found["foreseen_return"]) and 0 < found["imagined_steps"] <= 50
+    assert row["trained"]["imagined_return"] is None
+
+
+def test_what_follows_a_log_is_not_compared(finished):
+    """Courses that are right as long as the log lasts have no distance, wherever they go afterwards."""
+    folder = finished[0]
+    whole = read_batch(folder / "data" / "deployment-1.parquet")
+    cut = np.r_[0:30, 50:70]  # pieces of 30 and of 20 steps, where an episode may have 50
+    real = rows_of(
+        replace(whole, truncated=np.isin(np.arange(len(whole)), (29, 69))), np.isin(np.arange(len(whole)), cut)
+    )
+
+    def courses(task, start, steps, actions):
+        states = np.full((2, steps, task.obs_size), 1e3, np.float32)
+        states[0, :30], states[1, :20] = real.next_obs[:30], real.next_obs[30:]
+        return states, np.full(2, steps), np.zeros(2)
+
+    with Ledger(folder / folders.LEDGER) as ledger:
+        field = loop._Field(
+            folder, tiny.settings(), builtin.pointmass, ledger, Store(folder / folders.STORE), print, Event(), 1.0
+        )
+        found = field.foresight(Foresight(courses, lambda obs, act: obs[:, 0]), real, replay=True)
+    assert found == {"energy_distance": 0.0, "trajectory_mse": 0.0, "imagined_steps": 25.0, "real_steps": 25.0}
 
 
 def test_a_control_with_nothing_to_pool_is_warned_of_once(tmp_path):

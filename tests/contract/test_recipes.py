@@ -19,6 +19,7 @@ from musbo.algorithms.recipes import ALGORITHMS, METHODS, settings
 from musbo.core import serial
 from musbo.data.batch import Batch, make_batch
 from musbo.data.dataset import Dataset, assemble
+from musbo.learning import soft
 from musbo.learning.soft import Support
 from musbo.models.actor import UniformActor
 from musbo.tasks.builtin import pointmass
@@ -197,9 +198,9 @@ def test_a_model_can_be_asked_or_there_is_none(name: str):
     model = m.foresight(state)
     assert (model is None) == isinstance(m, ModelFree | Imitation | Chance)
     if model is not None:
-        courses, lengths = model.courses(pointmass, obs, 3, None)
+        courses, lengths, rewards = model.courses(pointmass, obs, 3, None)
         assert courses.shape == (7, 3, pointmass.obs_size) and np.isfinite(courses).all()
-        assert np.asarray(lengths).tolist() == [3] * 7
+        assert np.asarray(lengths).tolist() == [3] * 7 and np.isfinite(rewards).all()
         doubt = model.doubt(obs, act)
         assert doubt.shape == (7,) and np.isfinite(doubt).all() and (np.asarray(doubt) > 0).all()
 
@@ -215,6 +216,22 @@ def test_a_second_deployment(name: str):
     stages = list(dict.fromkeys(metrics["stage"] for _, metrics in seen if metrics["stage"] != "check"))
     assert stages == [*m.stages, "done"]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(seen[-1][0].policy))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if isinstance(method(name), ModelFree | MOPO)])
+def test_actor_and_critics_are_carried_over(name: str):
+    """With a step size of nothing, the next training hands over the same policy and the same Q, normalised anew."""
+    m, key = brief(method(name)), jax.random.PRNGKey(11)
+    before = list(m.train(pointmass, random_data(), m.begin(pointmass, key), key))[-1][0]
+    wider = replace(random_batch(5), obs=3 * random_batch(5).obs + 1, next_obs=3 * random_batch(5).next_obs + 1)
+    data = assemble([random_batch(), wider], 2 * EPISODES * pointmass.episode_steps, 0)
+    still = replace(m, soft=replace(m.soft, learning_rate=1e-20), steps=1)
+    after = list(still.train(pointmass, data, before, key))[-1][0]
+    assert not np.allclose(after.frame.normaliser.std, before.frame.normaliser.std, rtol=0.1)
+    obs, act = (jnp.asarray(part[:50]) for part in (random_batch().obs, random_batch().act))
+    np.testing.assert_allclose(after.policy(obs), before.policy(obs), rtol=1e-3, atol=1e-3)
+    q = [soft.twin(s.networks.critics)(s.frame.see(obs), s.frame.share(act)) for s in (before, after)]
+    np.testing.assert_allclose(q[1], q[0], rtol=1e-3, atol=1e-2)
 
 
 def awkward(kind: str) -> Batch:

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.checks import findings
-from musbo.field.simulate import COLLECT, EVALUATE, Evaluation, alone, collect, evaluate, groups, lane_seeds, rollouts
+from musbo.field.simulate import (
+    COLLECT,
+    EVALUATE,
+    Evaluation,
+    alone,
+    collect,
+    evaluate,
+    first_episodes,
+    groups,
+    lane_seeds,
+    rollouts,
+)
 from musbo.field.worlds import make_gym, make_world, quiet_mujoco
 from musbo.tasks import paper
 from musbo.tasks.builtin import pendulum, pointmass
@@ -104,6 +115,20 @@ def test_a_collection_has_exactly_the_size_and_keeps_the_rules_of_a_batch(task, 
     quota_ends = np.cumsum([quota for group in plan for quota in group]) - 1
     for row in np.flatnonzero(batch.truncated):
         assert batch.step[row] == task.episode_steps - 1 or row in quota_ends
+
+
+@pytest.mark.parametrize("task", [short(pointmass, 20), short(paper.hopper, 60)], ids=lambda task: task.name)
+def test_the_first_episode_of_a_lane_is_whole(task):
+    """Quotas of more than an episode end in pieces that say nothing of what an episode brings."""
+    lanes, size = 3, 5 * task.episode_steps - 7
+    batch = concatenate([shard.batch for shard in collect(task, wanderer(task), size, seed=3, lanes=lanes)])
+    first = first_episodes(task, batch, lanes)
+    assert first.sum() == size // task.episode_steps == 4 and first[0] and not first[-1]
+    begun = set(batch.starts()[first])
+    quotas = [quota for group in groups(size, lanes, task.episode_steps) for quota in group]
+    assert begun == set(np.cumsum([0, *quotas])[:-1])
+    whole = batch.terminated[batch.starts() + batch.lengths() - 1] | (batch.lengths() == task.episode_steps)
+    assert whole[first].all() and not whole.all()
 
 
 def test_shards_are_functions_of_seed_and_group():
@@ -308,6 +333,8 @@ def test_the_first_steps_of_episodes_by_hand():
     found = Evaluation(np.array([3.0, 100.0]), rewards, np.array([2, 4]), np.zeros(2), 6, concatenate(rows))
     assert found.model_returns.tolist() == [3.0, 100.0]
     assert found.early(3) == (31.5, 2.5) and found.early(100) == (51.5, 3.0)
+    own = batch.reward.astype(float)
+    assert found.early(3, own=True) == (pytest.approx((own[:2].sum() + own[:3].sum()) / 2), 2.5)
 
 
 def test_a_plain_function_may_be_a_policy_and_is_kept_inside_the_bounds():

@@ -81,11 +81,13 @@ def test_rows_as_the_networks_see_them():
 def test_the_foreseen_course_is_that_of_the_elites_means():
     model, obs = some_model(), starts(4)
     policy = GaussianPolicy(ACTOR, FRAME)
-    courses, lengths = foresee(endless, 3, policy, model, obs)
+    courses, lengths, rewards = foresee(endless, 3, policy, model, obs)
     assert np.asarray(lengths).tolist() == [3] * 4
     for i in range(4):
         elite = jax.tree.map(lambda leaf, i=i: leaf[int(model.elites[i % 2])], model.members)
-        s = obs[i]
+        s, learned = obs[i], 0.0
         for t in range(3):
-            s = s + predict(elite, model.scaling, s, policy(s[None])[0])[0][:OBS]
+            mean = predict(elite, model.scaling, s, policy(s[None])[0])[0]
+            s, learned = s + mean[:OBS], learned + float(mean[OBS])
             np.testing.assert_allclose(courses[i, t], s, rtol=1e-4, atol=1e-4)
+        assert float(rewards[i]) == pytest.approx(learned, rel=1e-3, abs=1e-3)

@@ -144,7 +144,7 @@ def test_a_model_that_runs_away():
     np.testing.assert_allclose(rollout.last_obs[:, 0], [4.0, -4.0, 3.6, 3.2], rtol=1e-5)
     assert not rollout.terminated.any()  # cut, not ended: its return is bootstrapped
     assert not rollout.reward[~rollout.live].any()
-    _, lengths = foresee(endless, 5, still, doubles, f32([[1.0, 0.0], [0.1, 0.0]]))
+    _, lengths, _ = foresee(endless, 5, still, doubles, f32([[1.0, 0.0], [0.1, 0.0]]))
     np.testing.assert_array_equal(lengths, [2, 5])
 
 
@@ -283,19 +283,20 @@ def test_the_foreseen_course_by_hand():
     """Two members dealt out in turn; a course ends where its state terminates, and that state still belongs to it."""
     model = linear_dynamics((np.zeros((3, 2)), [0.1, 0.0]), (np.zeros((3, 2)), [-0.2, 0.3]))
     task = replace(endless, terminated=lambda s: s[0] < -0.5)
-    courses, lengths = foresee(task, 5, linear_policy([[1.0], [0.0]], [0.0]), model, jnp.zeros((3, OBS)))
+    courses, lengths, rewards = foresee(task, 5, linear_policy([[0.0], [0.0]], [0.0]), model, jnp.zeros((3, OBS)))
     up, down = (np.outer(np.arange(1, 6), shift) for shift in ([0.1, 0.0], [-0.2, 0.3]))
     assert np.asarray(lengths).tolist() == [5, 3, 5]  # -0.2, -0.4, -0.6
     np.testing.assert_allclose(courses[0], up, atol=1e-6)
     np.testing.assert_allclose(courses[1, :3], down[:3], atol=1e-6)
     np.testing.assert_allclose(courses[2], up, atol=1e-6)
+    np.testing.assert_allclose(rewards, [1.5, -1.2, 1.5], atol=1e-6)  # the first state's, and nothing after the end
 
 
 def test_the_foreseen_course_follows_the_policys_mean():
     W = np.zeros((3, 2))
     W[2, 0] = 1.0  # the action moves the first state
     policy = linear_policy([[0.5], [0.0]], [0.2], sigma=3.0)
-    courses, _ = foresee(endless, 3, policy, linear_dynamics((W, [0.0, 0.0])), jnp.zeros((1, OBS)))
+    courses, _, _ = foresee(endless, 3, policy, linear_dynamics((W, [0.0, 0.0])), jnp.zeros((1, OBS)))
     s = 0.0
     for t in range(3):
         s += np.tanh(0.5 * s + 0.2)
@@ -308,6 +309,8 @@ def test_given_actions_are_replayed_whatever_is_seen():
     policy = linear_policy([[0.5], [0.0]], [0.2])
     actions = jnp.asarray([[[0.5], [-0.25], [1.0]], [[0.0], [0.125], [0.0]]])
     model = linear_dynamics((W, [0.0, 0.0]))
-    courses, lengths = foresee(endless, 3, policy, model, jnp.zeros((2, OBS)), actions)
+    courses, lengths, rewards = foresee(endless, 3, policy, model, jnp.zeros((2, OBS)), actions)
     np.testing.assert_allclose(courses[:, :, 0], [[0.5, 0.25, 1.25], [0.0, 0.125, 0.125]], atol=1e-6)
     assert np.asarray(lengths).tolist() == [3, 3]
+    costs = 0.1 * np.array([0.25 + 0.0625 + 1.0, 0.125**2])
+    np.testing.assert_allclose(rewards, np.array([2.0, 0.25]) - costs, atol=1e-6)

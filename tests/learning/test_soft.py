@@ -189,6 +189,21 @@ def test_a_bandit_with_a_known_answer():
         assert float(chosen[0, 0]) == pytest.approx(0.3, abs=0.15), type(kind).__name__
 
 
+def test_every_source_has_its_share_of_a_minibatch():
+    """Without a future the first step's error is a mean over the rows, whose every term is known."""
+
+    def source(value: float) -> Replay:
+        rows = Transitions(
+            jnp.zeros((1, OBS)), jnp.zeros((1, ACT)), jnp.asarray([value]), jnp.zeros((1, OBS)), jnp.zeros(1)
+        )
+        return Replay(rows, jnp.asarray([1]))
+
+    state = soft.begin(SMALL, Entropy(), OBS, ACT, KEY)
+    q = np.asarray(soft.twin(state.critics)(jnp.zeros((1, OBS)), jnp.zeros((1, ACT))))[:, 0]
+    _, seen = soft.soft_steps(SMALL, Entropy(), 1, (3, 61), state, None, (source(7.0), source(-2.0)), KEY)
+    assert float(seen[0]) == pytest.approx(np.mean((3 * (q - 7.0) ** 2 + 61 * (q + 2.0) ** 2) / 64), rel=1e-4)
+
+
 @pytest.mark.parametrize("kind", REGULARISERS, ids=lambda k: type(k).__name__)
 def test_another_normaliser_changes_no_function(kind: Any):
     k = jax.random.split(KEY, 4)

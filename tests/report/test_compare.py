@@ -141,6 +141,23 @@ def test_imagined_minus_real():
     np.testing.assert_allclose(values, [[-2.0 + 40 / 50, -2.0 + 30 / 50, -2.0 + 20 / 50]])
 
 
+def test_what_was_foreseen_stands_in_where_training_rates_no_policy():
+    one = run("a", 0, [1.0])
+    (item,) = one.summary["per_deployment"]
+    item["trained"] |= {"imagined_return": None}
+    assert np.isnan(compare.diagnostic([one], "imagined_minus_real")).all()
+    item["evaluated"] |= {"foreseen_return": -30.0, "imagined_steps": 20.0}
+    np.testing.assert_allclose(compare.diagnostic([one], "imagined_minus_real"), [[-1.5 + 40 / 50]])
+
+
+def test_runs_on_logs_are_named_by_what_was_brought():
+    one = replace(run("a", 0, [1.0, 2.0]), brought=("12ab", "34cd"))
+    for item, size in zip(one.summary["per_deployment"], (300, 501), strict=True):
+        item["batch"]["size"] = size
+    assert (one.group.batch, one.group.slug) == (400, "pointmass-2x400")
+    assert replace(one, brought=("12ab",)).group.batch == one.settings.batch  # one more is collected
+
+
 def test_the_first_method_is_the_studys_first_whichever_runs_are_there():
     study = parse({"tasks": ["pointmass"], "algos": ["musbo", "bremen"], "seeds": [0, 1]})
     runs = run("bremen", 0, [1.0]), run("bremen", 1, [2.0]), run("musbo", 1, [4.0])

@@ -60,6 +60,18 @@ def test_numbers_follow_the_news():
     assert (seen.deployment, seen.stage) == (2, "evaluate")
 
 
+def test_what_was_foreseen_at_the_evaluation_is_shown_where_training_says_nothing():
+    seen = after([News("evaluated", 1, sample.evaluated(1) | {"foreseen_return": -30.0, "imagined_steps": 20.0})])
+    assert (seen.imagined, seen.real) == (-1.5, -0.8)
+
+
+def test_one_episode_has_no_deviation():
+    numbers = sample.evaluated(1) | {"spread": None, "returns": [-40.0]}
+    assert run_lines([*upto("trained"), News("evaluated", 1, numbers)])[-1].startswith(
+        "  return     -40 over 1 episode;"
+    )
+
+
 def test_a_resumed_run_knows_what_was_before():
     seen = after([sample.beginning(2, resumed=True)])
     assert (seen.deployment, seen.stage, seen.returns) == (2, "collect", (-40.0,))

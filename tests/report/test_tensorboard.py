@@ -40,6 +40,11 @@ def test_what_training_said_is_in_the_log(tmp_path: Path):
     assert [step for tag, step in sorted(found) if tag == "improve/kl"] == list(range(1, 9))
     assert [step for tag, step in sorted(found) if tag == "check/imagined_cut"] == [0, 2, 4, 5, 7, 9]
     assert [step for tag, step in sorted(found) if tag == "dynamics/error"] == list(range(1, 7))
+    for part in ("improve/U_50", "improve/disagreement_90"):
+        assert [step for tag, step in sorted(found) if tag == part] == list(range(1, 9))
+    for step in range(1, 7):
+        members = [found[f"dynamics/error_per_member_{i}", step] for i in range(2)]
+        assert found["dynamics/error", step] == pytest.approx(sum(members) / 2)
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch):

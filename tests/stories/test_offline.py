@@ -33,9 +33,9 @@ CART = musbo.Task(
 """
 
 
-def logs() -> pa.Table:
+def logs(seed: int = 0) -> pa.Table:
     """A table as any program might have written it: flat columns, no episode numbers."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     assert isinstance(pointmass.simulator, musbo.BuiltIn)
     step = pointmass.simulator.step
     rows: dict[str, list] = {}
@@ -88,8 +88,14 @@ def test_a_batch_becomes_a_policy(tmp_path, capsys):
     assert judged["real_steps"] == 20 and judged["energy_distance"] > 0
     assert main(["report", str(tmp_path / "run")]) == 0
     text = (tmp_path / "run" / "report" / "index.html").read_text()
+    assert "1 deployment of 100 transitions, data for 1 brought" in text and "-1x100" in text
     assert "No pictures: " in text and "has no simulator" in text and 'id="figure-trajectory-mse-' in text
     capsys.readouterr()
+    pq.write_table(logs(seed=1), tmp_path / "logs.parquet")
+    assert main([*words, "--preset", "quick", *tiny.METHOD, "--seed", "1", "--out", str(tmp_path / "other")]) == 0
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "run"), str(tmp_path / "other"), "--out", str(tmp_path / "both")]) == 2
+    assert "differ in the batches brought" in capsys.readouterr().err
     for command in ("evaluate", "play"):
         assert main([command, str(tmp_path / "run")]) == 2
         assert "has no simulator" in capsys.readouterr().err

@@ -19,10 +19,12 @@ Metrics = dict[str, Any]
 class Foresight(NamedTuple):
     """What a model says of the future: for diagnostics alone, nothing is trained on it."""
 
-    courses: Callable[[Task, Float[Array, "b obs"], int, Float[Array, "b t act"] | None], tuple[Any, Any]]
-    """(task, start, steps, actions): where the policy, or the actions given, lead from there, and for how long."""
+    courses: Callable[[Task, Float[Array, "b obs"], int, Float[Array, "b t act"] | None], tuple[Any, Any, Any]]
+    """(task, start, steps, actions): where the policy, or the actions given, lead, for how long, and the reward."""
     doubt: Callable[[Float[Array, "n obs"], Float[Array, "n act"]], Float[Array, " n"]]
     """(obs, act): how unsure the model is of each step, in units of the state."""
+    learns_reward: bool = False
+    """Whether its rewards are those of the data, also where the task has a model reward."""
 
 
 @runtime_checkable

@@ -108,6 +108,7 @@ class MOPO:
         return Foresight(
             lambda task, start, steps, actions: foresee(task, steps, state.policy, model, start, actions),
             lambda obs, act: largest_spread(model, obs, act),
+            learns_reward=True,
         )
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:

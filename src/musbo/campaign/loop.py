@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from musbo.algorithms.method import Foresight
 from musbo.campaign import steps
 from musbo.campaign.folders import LEDGER, STORE, open_task, versions
 from musbo.campaign.ledger import Ledger, lock
@@ -202,7 +203,7 @@ class _Field:
             item = brought[d - 1]
             batch = batch_from_bytes(self.store.get(item["batch"]), item["source"])
             numbers = {"source": item["source"], "warnings": item["warnings"]}
-            numbers |= {**_describe(batch), **self.novelty(batch)}
+            numbers |= {**_describe(batch, np.ones(len(batch.lengths()), bool)), **self.novelty(batch)}
             self.ledger.append("batch", d, {"batch": item["batch"], **numbers})
             self.observe(News("collected", d, numbers))
             return
@@ -224,7 +225,7 @@ class _Field:
                 self.leave(d)
         batch = concatenate(done)
         numbers = {
-            **_describe(batch),
+            **_describe(batch, simulate.first_episodes(self.task, batch)),
             **self.novelty(batch),
             "seconds": time.monotonic() - began,
             "extra_steps": extra,
@@ -293,24 +294,30 @@ class _Field:
     def evaluate(self, d: int) -> None:
         began = time.monotonic()
         state = self.load(self.status().trained[d]["state"])
+        model = self.settings.method.foresight(state)
         reason = no_simulator(self.task)
         if reason is not None:
             batch = self.batch(d)
             unseen = rows_of(batch, split(batch, self.settings.seed, d))
-            payload: dict[str, Any] = {"skipped": reason, **self.foresight(state, unseen, replay=True)}
+            payload: dict[str, Any] = {"skipped": reason, **self.foresight(model, unseen, replay=True)}
         else:
             measured = simulate.evaluate(
                 self.task, state.policy, self.settings.episodes, evaluation_seed(self.settings)
             )
-            payload = {**describe(measured), **self.foresight(state, measured.batch, replay=False)}
+            payload = {**describe(measured), **self.foresight(model, measured.batch, replay=False)}
+            # What was imagined of the policy is compared with the same stretch of the real: what was imagined in
+            # training or, where a method rates no policy there, the courses from the starts of these episodes.
             horizon = self.status().trained[d].get("imagined_horizon")
-            if horizon is not None:  # what was imagined of the policy is compared with the same stretch of the real
+            if horizon is not None:
                 payload["early_return"], payload["early_length"] = measured.early(horizon)
+            elif model is not None:
+                early = measured.early(FORESIGHT_STEPS, own=model.learns_reward)
+                payload["early_return"], payload["early_length"] = early
         payload["seconds"] = time.monotonic() - began
         self.ledger.append("evaluated", d, payload)
         self.observe(News("evaluated", d, payload))
 
-    def foresight(self, state: Any, real: Batch, replay: bool) -> dict[str, float | None]:
+    def foresight(self, model: Foresight | None, real: Batch, replay: bool) -> dict[str, float | None]:
         """How far the imagined course of the policy is from its real one, from the same start states.
 
         Where there is no simulator to see the policy in, the models replay logged actions that they were not fitted on.
@@ -321,13 +328,14 @@ class _Field:
         starts = real.starts()[:FORESIGHT_STARTS]
         lengths = np.minimum(real.lengths()[:FORESIGHT_STARTS], steps)
         actions = jnp.asarray(_courses(real.act, starts, lengths, steps)) if replay else None
-        model = self.settings.method.foresight(state)
         if model is None:
             return {}
         found = model.courses(self.task, jnp.asarray(real.obs[starts]), steps, actions)
-        imagined, imagined_lengths = (np.asarray(part) for part in found)
+        imagined, imagined_lengths, rewards = (np.asarray(part) for part in found)
+        if replay:  # nobody knows what was done after the end of a log
+            imagined_lengths = np.minimum(imagined_lengths, lengths)
         units = observed(self.batch(min(self.status().batches)).obs)
-        return trajectories_apart(
+        apart = trajectories_apart(
             real.obs[starts],
             imagined,
             _courses(real.next_obs, starts, lengths, steps),
@@ -336,6 +344,7 @@ class _Field:
             np.asarray(units.mean),
             np.asarray(units.std),
         )
+        return apart if replay else {**apart, "foreseen_return": float(rewards.mean())}
 
     def finish(self) -> None:
         export(self.folder, self.ledger, self.store)
@@ -368,7 +377,7 @@ def measure(task: Task, policy: AnyPolicy, episodes: int, seed: int) -> dict[str
 def describe(measured: simulate.Evaluation) -> dict[str, Any]:
     return {
         "return": float(measured.returns.mean()),
-        "spread": float(measured.returns.std(ddof=1)) if len(measured.returns) > 1 else 0.0,
+        "spread": float(measured.returns.std(ddof=1)) if len(measured.returns) > 1 else None,
         "returns": [float(r) for r in measured.returns],
         "model_return": float(measured.model_returns.mean()),
         "length": float(measured.lengths.mean()),
@@ -377,13 +386,13 @@ def describe(measured: simulate.Evaluation) -> dict[str, Any]:
     }
 
 
-def _describe(batch: Batch) -> dict[str, Any]:
-    returns, lengths = batch.returns(), batch.lengths()
+def _describe(batch: Batch, telling: np.ndarray) -> dict[str, Any]:
+    """Return and length are those of the episodes that tell what an episode brings."""
     return {
         "size": len(batch),
-        "n_episodes": len(lengths),
-        "batch_return": float(returns.mean()),
-        "batch_length": float(lengths.mean()),
+        "n_episodes": len(telling),
+        "batch_return": float(batch.returns()[telling].mean()),
+        "batch_length": float(batch.lengths()[telling].mean()),
     }
 
 

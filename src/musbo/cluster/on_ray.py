@@ -39,6 +39,7 @@ def _run(ray: Any, study: Study, out: Path, address: str, observe: Observe) -> d
             f"there is no usable Ray cluster at {address} ({error}): start one with `ray start --head`, of this Ray."
         ) from error
     try:
+        before = {cell: _written(out, cell) for cell in seen}
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(perform)
         pending: dict[Any, Cell] = {
             task.remote(study, str(out), cell): cell for cell in seen if seen[cell].state != "done"
@@ -55,11 +56,18 @@ def _run(ray: Any, study: Study, out: Path, address: str, observe: Observe) -> d
                     seen[cell] = replace(look(out, cell), state="failed", reason=str(error).strip().splitlines()[-1])
             for cell in pending.values():
                 now = look(out, cell)
-                seen[cell] = replace(now, state="running") if now.state == "unfinished" else now
+                # What an earlier stop left unfinished may still wait for a worker: whoever is at work writes its log.
+                seen[cell] = replace(now, state="running") if _written(out, cell) > before[cell] else now
             observe(seen)
     finally:
         ray.shutdown()
     return seen
+
+
+def _written(out: Path, cell: Cell) -> int:
+    """The length of what the cell has said."""
+    log = log_of(out, cell)
+    return log.stat().st_size if log.exists() else 0
 
 
 def perform(study: Study, out: str, cell: Cell) -> int:

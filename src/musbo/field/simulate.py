@@ -72,12 +72,12 @@ class Evaluation:
     def model_returns(self) -> Float64[np.ndarray, " e"]:
         return np.add.reduceat(self.model_rewards, self.batch.starts())
 
-    def early(self, steps: int) -> tuple[float, float]:
+    def early(self, steps: int, own: bool = False) -> tuple[float, float]:
         """Mean return and length of the first steps of every episode, under the reward that imagination has.
 
-        Where that is learned, the simulator's own is what there is.
+        Where that is learned (`own`, or a task without a model reward) it is the simulator's own.
         """
-        known = np.isfinite(self.model_rewards).all()
+        known = not own and np.isfinite(self.model_rewards).all()
         rewards = self.model_rewards if known else self.batch.reward.astype(np.float64)
         lengths = np.minimum(self.lengths, steps)
         sums = [rewards[start : start + n].sum() for start, n in zip(self.batch.starts(), lengths, strict=True)]
@@ -113,6 +113,16 @@ def collect(
         seeds = lane_seeds(seed, COLLECT, group, len(plan[group]))
         batch, zeta = _drive(task, world, mind, seeds, plan[group], width, once=False)
         yield Shard(batch, zeta, mind.extra_steps)
+
+
+def first_episodes(task: Task, batch: Batch, lanes: int = LANES) -> Bool[np.ndarray, " e"]:
+    """Which episodes of a collected batch were the first of their lane.
+
+    The quota has room for these, so they say what an episode brings. Of the others some are cut by the quota, and
+    without those that are cut the short ones would be too many.
+    """
+    quotas = [quota for group in groups(len(batch), lanes, task.episode_steps) for quota in group]
+    return np.isin(batch.starts(), np.cumsum([0, *quotas[:-1]]))
 
 
 def alone(task: Task, size: int, lanes: int = LANES) -> float:

@@ -50,7 +50,7 @@ def foresee(
     model: Stochastic,
     start: Float[Array, "b obs"],
     actions: Float[Array, "b t act"] | None = None,
-) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
+) -> tuple[Float[Array, "b t obs"], Int[Array, " b"], Float[Array, " b"]]:
     """The policy's mean, or the actions given, in the means of the elites, dealt out in turn to the trajectories."""
     dealt = model.elites[jnp.arange(start.shape[0]) % model.elites.shape[0]]
     networks = jax.tree.map(lambda leaf: leaf[dealt], model.members)

@@ -106,8 +106,8 @@ def path(
     start: Float[Array, "b obs"],
     steps: int,
     actions: Float[Array, "b t act"] | None,
-) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
-    """The states that a deterministic policy is imagined to pass through, and how many of them there are.
+) -> tuple[Float[Array, "b t obs"], Int[Array, " b"], Float[Array, " b"]]:
+    """The states that a deterministic policy is imagined to pass through, how many there are, and their reward in all.
 
     With `actions`, these are taken instead, whatever is seen: an open-loop replay.
     """
@@ -117,12 +117,12 @@ def path(
     def one_step(carry: tuple, given: Array | None) -> tuple:
         obs, alive = carry
         act = policy(obs) if given is None else given
-        next_obs, _reward, live, terminated = survive(reach, obs, alive, *move(obs, act))
-        return (next_obs, live & ~terminated), (next_obs, live)
+        next_obs, reward, live, terminated = survive(reach, obs, alive, *move(obs, act))
+        return (next_obs, live & ~terminated), (next_obs, live, reward)
 
     given = None if actions is None else actions.swapaxes(0, 1)
-    _, (states, live) = jax.lax.scan(one_step, (start, jnp.ones(start.shape[0], bool)), given, length=steps)
-    return states.swapaxes(0, 1), jnp.sum(live, axis=0, dtype=jnp.int32)
+    _, (states, live, reward) = jax.lax.scan(one_step, (start, jnp.ones(start.shape[0], bool)), given, length=steps)
+    return states.swapaxes(0, 1), jnp.sum(live, axis=0, dtype=jnp.int32), jnp.sum(reward, axis=0)
 
 
 @partial(jax.jit, static_argnames=("task", "steps"))
@@ -133,7 +133,7 @@ def foresee(
     model: Dynamics,
     start: Float[Array, "b obs"],
     actions: Float[Array, "b t act"] | None = None,
-) -> tuple[Float[Array, "b t obs"], Int[Array, " b"]]:
+) -> tuple[Float[Array, "b t obs"], Int[Array, " b"], Float[Array, " b"]]:
     """The policy's mean, or the actions given, in M, with its members dealt out in turn to the trajectories."""
     dealt = jnp.arange(start.shape[0]) % count(model.members)
     networks = jax.tree.map(lambda leaf: leaf[dealt], model.members)

@@ -121,7 +121,7 @@ class Support:
     reach: float = 0.15
     """Phi: largest perturbation of a proposed action, as a share of the half-range (BREMEN's comparison: 0.15)."""
     candidates: int = 10
-    """Proposed actions of which the best is taken (BCQ: 10)."""
+    """Proposed actions of which the best is taken, in the target (BCQ: 10) and when acting (BCQ: 100)."""
     caution: float = 0.75
     """lambda: weight of the smaller critic in the value (BCQ: 0.75)."""
     generator: tuple[int, ...] = (750, 750)

@@ -68,7 +68,7 @@ def diagnostic(runs: Sequence[Run], name: str) -> np.ndarray:
             if step:
                 value = item[step].get(name)
             else:
-                imagined, real = imagined_per_step(item["trained"]), real_per_step(item["evaluated"])
+                imagined, real = imagined_per_step(item["trained"], item["evaluated"]), real_per_step(item["evaluated"])
                 value = None if imagined is None or real is None else imagined - real
             row.append(np.nan if value is None else value)
         found.append(row)

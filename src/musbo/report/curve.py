@@ -78,12 +78,12 @@ def plot_returns(axes: Any, data: list[Row], random_first: bool) -> None:
     if scored:
         days, mean = [row["deployment"] for row in scored], [row["return"] for row in scored]
         axes.plot(days, mean, color=BLUE, marker="o", linewidth=2, label="policy trained on it, mean ± deviation")
-        low = [row["return"] - row["spread"] for row in scored]
-        high = [row["return"] + row["spread"] for row in scored]
+        spread = [row["spread"] or 0.0 for row in scored]  # one episode has none
+        low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
         if len(days) > 1:
             axes.fill_between(days, low, high, color=BLUE, alpha=0.15, linewidth=0)
         else:
-            axes.errorbar(days, mean, yerr=scored[0]["spread"], color=BLUE, capsize=4)
+            axes.errorbar(days, mean, yerr=spread[0], color=BLUE, capsize=4)
 
 
 def plot_imagined(axes: Any, data: list[Row]) -> None:

@@ -44,12 +44,19 @@ class Run:
     """Its name on the page."""
     fingerprint: dict[str, Any] = field(default_factory=dict)
     """What its task was."""
-    brought: int = 0
-    """Batches that it was given."""
+    brought: tuple[str, ...] = ()
+    """The batches that it was given, by the beginnings of their hashes."""
+
+    @property
+    def batch(self) -> int:
+        """Transitions per deployment. Where all were brought, nothing was asked for: it is their mean."""
+        sizes = [item["batch"]["size"] for item in self.summary["per_deployment"]]
+        brought = len(self.brought) >= self.settings.deployments
+        return round(sum(sizes) / len(sizes)) if brought and sizes else self.settings.batch
 
     @property
     def group(self) -> Group:
-        return Group(self.task, self.settings.deployments, self.settings.batch)
+        return Group(self.task, self.settings.deployments, self.batch)
 
     @property
     def seed(self) -> int:
@@ -180,9 +187,8 @@ def _run(folder: Path) -> Run:
     settings = settings_of(status)
     assert status.settings is not None
     created = status.settings
-    return Run(
-        folder, settings.algo, settings, summary(folder), settings.task, created["task"], len(created["data"])
-    )  # fmt: skip
+    brought = tuple(item["batch"][:8] for item in created["data"])
+    return Run(folder, settings.algo, settings, summary(folder), settings.task, created["task"], brought)
 
 
 def _require_different(runs: Sequence[Run]) -> None:
@@ -217,7 +223,8 @@ def _require_alike(runs: Sequence[Run]) -> None:
 
 def _settings(run: Run) -> dict[str, Any]:
     own = {f"--{name}": value for name, value in flags.flat(run.settings.method)}
-    return {"--algo": run.settings.algo, "--episodes": run.settings.episodes, "batches brought": run.brought, **own}
+    brought = " ".join(run.brought) or "none"
+    return {"--algo": run.settings.algo, "--episodes": run.settings.episodes, "the batches brought": brought, **own}
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:

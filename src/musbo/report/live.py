@@ -126,7 +126,7 @@ class Lines:
             text = f"not evaluated: {numbers['skipped']}"
         else:
             text = (
-                f"{words.number(numbers['return'])} ± {words.number(numbers['spread'])} "
+                f"{words.with_spread(numbers['return'], numbers['spread'])} "
                 f"over {words.count(len(numbers['returns']), 'episode')}"
             )
             if self.seen.imagined is not None:
@@ -155,7 +155,7 @@ def _ended(numbers: dict[str, Any]) -> str:
 def _trained(numbers: dict[str, Any]) -> str:
     if numbers["chosen"] is None:
         return "policy of the last step"
-    imagined = words.number(words.imagined_per_step(numbers))
+    imagined = words.number(words.imagined_per_step(numbers, {}))
     return f"policy of update {numbers['chosen']}, imagined reward per step {imagined}"
 
 

@@ -59,7 +59,7 @@ def _begin(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
     return replace(
         _enter(seen, stage, now),
         returns=tuple(numbers["returns"]),
-        imagined=imagined_per_step(last["trained"]),
+        imagined=imagined_per_step(last["trained"], last["evaluated"]),
         real=real_per_step(last["evaluated"]),
     )
 
@@ -102,11 +102,12 @@ def _training(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
 
 
 def _trained(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    return replace(seen, stage="evaluate", imagined=imagined_per_step(numbers), U=numbers.get("U") or seen.U)
+    return replace(seen, stage="evaluate", imagined=imagined_per_step(numbers, {}), U=numbers.get("U") or seen.U)
 
 
 def _evaluated(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    seen = replace(seen, returns=(*seen.returns, numbers.get("return")), real=real_per_step(numbers))
+    imagined = imagined_per_step({}, numbers) if seen.imagined is None else seen.imagined
+    seen = replace(seen, returns=(*seen.returns, numbers.get("return")), imagined=imagined, real=real_per_step(numbers))
     more = len(seen.returns) < seen.deployments
     return _enter(replace(seen, deployment=seen.deployment + more), "collect" if more else "evaluate", now)
 

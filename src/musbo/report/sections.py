@@ -21,7 +21,7 @@ from musbo.report.figures import Figure
 from musbo.report.gather import Group, Material, Run
 from musbo.report.insight import Doubts, doubts
 from musbo.report.tabular import Columns, Sheet, sheet
-from musbo.report.words import count, duration, number
+from musbo.report.words import count, duration, number, with_spread
 
 FRAMES, FILM_STEPS, FRAME_SIDE = 8, 200, 240
 
@@ -55,10 +55,11 @@ def title(material: Material) -> str:
 
 def subtitle(material: Material) -> str:
     if material.alone:
-        settings = material.runs[0].settings
+        run = material.runs[0]
+        brought = f", data for {len(run.brought)} brought" if run.brought else ""
         return (
-            f"{count(settings.deployments, 'deployment')} of {settings.batch:,} transitions, "
-            f"preset {settings.preset}, seed {settings.seed}"
+            f"{count(run.settings.deployments, 'deployment')} of {run.batch:,} transitions{brought}, "
+            f"preset {run.settings.preset}, seed {run.seed}"
         )
     done = sum(run.finished for run in material.runs)
     methods = {run.method for run in material.runs} | {cell.method.name for cell, _ in material.missing}
@@ -107,7 +108,7 @@ def _result(run: Run) -> Section:
     section = Section("Result")
     if not run.finished:
         section.words = f"This run is not finished: {summary['deployments']} of {run.settings.deployments} batches."
-    final = f"{number(scored[-1]['return'])} ± {number(scored[-1]['spread'])}" if scored else "-"
+    final = with_spread(scored[-1]["return"], scored[-1]["spread"]) if scored else "-"
     section.facts = [
         ("return of the last policy, mean ± deviation over episodes", final),
         ("transitions", f"{summary['transitions']:,}"),
@@ -141,9 +142,7 @@ def signed(value: float) -> str:
 COMPARISON: Columns = {
     "method": lambda row: row["method"],
     "runs": lambda row: f"{row['runs']} of {row['asked']}" if row["asked"] > row["runs"] else str(row["runs"]),
-    "final return": lambda row: (
-        number(row["mean"]) + ("" if row["deviation"] is None else f" ± {number(row['deviation'])}")
-    ),
+    "final return": lambda row: with_spread(row["mean"], row["deviation"]),
     "IQM": lambda row: number(row["iqm"]),
     "95 % interval": lambda row: interval_text(row, "iqm"),
     "mean over deployments": lambda row: number(row["area"]),
@@ -212,8 +211,15 @@ def _per_deployment(material: Material, group: Group) -> Sheet:
         rows.append(row)
 
     columns: Columns = {"method": lambda row: row["method"]}
-    columns |= {str(d): lambda row, d=d: _with_spread(row, d) for d in range(1, group.deployments + 1)}
+    columns |= _by_deployment(group)
     return sheet(f"returns-{group.slug}", "Return after each deployment", rows, columns)
+
+
+def _by_deployment(group: Group) -> Columns:
+    def column(d: int) -> Callable[[dict[str, Any]], str]:
+        return lambda row: with_spread(row.get(f"mean_{d}"), row.get(f"deviation_{d}"))
+
+    return {str(d): column(d) for d in range(1, group.deployments + 1)}
 
 
 def _diagnostics(material: Material, group: Group) -> list[Sheet]:
@@ -232,15 +238,9 @@ def _diagnostics(material: Material, group: Group) -> list[Sheet]:
                 row[f"deviation_{d}"] = float(known.std(ddof=1)) if len(known) > 1 else None
             rows.append(row)
     columns: Columns = {"diagnostic": lambda row: row["diagnostic"], "method": lambda row: row["method"]}
-    columns |= {str(d): lambda row, d=d: _with_spread(row, d) for d in range(1, group.deployments + 1)}
+    columns |= _by_deployment(group)
     note = "Mean ± deviation over the seeds that have the number; what it is, and its unit, stand below the figures."
     return [sheet(f"diagnostics-{group.slug}", "Diagnostics of each deployment", rows, columns, note)] if rows else []
-
-
-def _with_spread(row: dict[str, Any], d: int) -> str:
-    spread = row.get(f"deviation_{d}")
-    spread = None if spread is None or np.isnan(spread) else spread
-    return number(row.get(f"mean_{d}")) + ("" if spread is None else f" ± {number(spread)}")
 
 
 def _together(found: compare.Overall, material: Material) -> Section:

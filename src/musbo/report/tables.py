@@ -6,7 +6,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from musbo.report.words import duration, imagined_per_step, number, quantiles, real_per_step
+from musbo.report.words import duration, imagined_per_step, number, quantiles, real_per_step, with_spread
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ def _row(d: int, batch: dict[str, Any], trained: dict[str, Any], evaluated: dict
         "novelty": batch.get("novelty"),
         "model_error": trained.get("dynamics_error"),
         "U": trained.get("U"),
-        "imagined": imagined_per_step(trained),
+        "imagined": imagined_per_step(trained, evaluated),
         "real": real_per_step(evaluated),
         "return": evaluated.get("return"),
         "spread": evaluated.get("spread"),
@@ -47,7 +47,7 @@ def flat(row: Row) -> Row:
     """Quantiles as columns of their own."""
     found: Row = {}
     for name, value in row.items():
-        if name in ("U", "zeta"):
+        if name in ("U", "zeta", "disagreement"):
             found |= {f"{name}_{p}": value[i] if value else None for i, p in enumerate((10, 50, 90))}
         else:
             found[name] = value
@@ -55,7 +55,7 @@ def flat(row: Row) -> Row:
 
 
 def _return(row: Row) -> str:
-    return "-" if row["return"] is None else f"{number(row['return'])} ± {number(row['spread'])}"
+    return with_spread(row["return"], row["spread"])
 
 
 NUMBER = {"no.": lambda row: str(row["deployment"])}

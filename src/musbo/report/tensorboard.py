@@ -35,7 +35,7 @@ def write(runs: Sequence[Run], out: Path) -> str:
 def scalars(run: Run) -> Iterator[tuple[str, float, int]]:
     for row in rows(run.summary):
         d = row["deployment"]
-        yield from ((f"deployment/{name}", value, d) for name, value in _numbers(flat(row)) if name != "deployment")
+        yield from ((f"deployment/{name}", value, d) for name, value in _numbers(row) if name != "deployment")
     with Ledger(run.folder / LEDGER) as ledger:
         metrics = ledger.metrics()
     # Indices begin anew in every deployment, some at 0; on the axis they follow each other.
@@ -51,6 +51,8 @@ def scalars(run: Run) -> Iterator[tuple[str, float, int]]:
 
 
 def _numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in row.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield name, float(value)
+    for name, value in flat(row).items():
+        several = name.endswith("_per_member")
+        for key, one in ((f"{name}_{i}", one) for i, one in enumerate(value)) if several else ((name, value),):
+            if isinstance(one, int | float) and not isinstance(one, bool):
+                yield key, float(one)

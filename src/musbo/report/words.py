@@ -17,6 +17,11 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def with_spread(mean: float | None, spread: float | None) -> str:
+    """Mean ± deviation; the mean alone where there is nothing to deviate from."""
+    return number(mean) if spread is None or math.isnan(spread) else f"{number(mean)} ± {number(spread)}"
+
+
 def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
@@ -49,9 +54,11 @@ def per_step(total: float | None, steps: float | None) -> float | None:
     return total / steps
 
 
-def imagined_per_step(trained: dict[str, Any]) -> float | None:
+def imagined_per_step(trained: dict[str, Any], evaluated: dict[str, Any]) -> float | None:
     """What imagination promised of the policy that was handed over."""
-    return per_step(trained.get("imagined_return"), trained.get("imagined_length"))
+    if trained.get("imagined_return") is None:
+        return per_step(evaluated.get("foreseen_return"), evaluated.get("imagined_steps"))
+    return per_step(trained["imagined_return"], trained.get("imagined_length"))
 
 
 def real_per_step(evaluated: dict[str, Any]) -> float | None:

@@ -1,6 +1,6 @@
 """Keep what a study has finished, small enough for the repository: of every run its ledger, without what is superseded.
 
-    python benchmarks/records.py ../comparison/halfcheetah benchmarks/comparison/records/halfcheetah
+    python benchmarks/keeping.py ../comparison/halfcheetah benchmarks/comparison/records/halfcheetah
 
 The records are a study themselves: `musbo report` reads them, and `musbo study --out COPY` on a copy of them runs only
 what is missing. What is not kept: metrics of the training, batches and networks.
