@@ -132,7 +132,7 @@ def versions() -> dict[str, str]:
         "platform": platform.platform(),
         "device": jax.devices()[0].platform,
         # XLA divides its loops by this number, which a cell of a study is told.
-        "cores": os.environ.get("NPROC") or str(len(usable_cores())),
+        "cores": str(len(usable_cores())),
     }
 
 

@@ -10,9 +10,10 @@ B = TypeVar("B")
 
 
 def usable_cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    """Those that the system allows, and no more of them than NPROC says, where XLA looks as well."""
+    mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    most = os.environ.get("NPROC", "")
+    return mine[: int(most)] if most.isdigit() and int(most) else mine
 
 
 def side_by_side(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
