@@ -1,4 +1,4 @@
-"""One d3rlpy run on a batch file: train, evaluate in our simulator, print one JSON object.
+"""One d3rlpy run on a batch file: train, evaluate at every checkpoint in our simulator, print one JSON object.
 
     PYTHONPATH=src DIR/bin/python benchmarks/agreement/peer.py hopper.parquet hopper sac 0 fast 20000
 
@@ -8,13 +8,13 @@ gradient steps are those of our preset, read from it.
 
 # pyright: reportMissingImports=false
 
-import json
 import sys
 from typing import Any
 
 import d3rlpy
 import numpy as np
 import torch
+from checkpoints import CHECKPOINTS, measured, tell
 from d3rlpy.logging import NoopAdapterFactory
 from d3rlpy.models import VectorEncoderFactory
 from d3rlpy.preprocessing import MinMaxActionScaler, StandardObservationScaler
@@ -22,11 +22,8 @@ from d3rlpy.preprocessing import MinMaxActionScaler, StandardObservationScaler
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.recipes import Preset, settings
 from musbo.data.files import read_batch
-from musbo.field.simulate import evaluate
 from musbo.learning.soft import Support
 from musbo.tasks.find import find_task
-
-EPISODES = 20
 
 
 def config(method: ModelFree, scalers: dict[str, Any]) -> Any:
@@ -69,9 +66,10 @@ def main(file: str, name: str, algo: str, seed: int, preset: Preset, steps: int)
     method = settings(algo, preset, name)
     assert isinstance(method, ModelFree)
     learner = config(method, scalers).create(device="cpu")
-    learner.fit(data, steps, n_steps_per_epoch=steps, logger_adapter=NoopAdapterFactory(), show_progress=False)
-    measured = evaluate(task, lambda obs: learner.predict(np.asarray(obs, np.float32)), EPISODES, seed)
-    print(json.dumps({"return": float(measured.returns.mean()), "spread": float(measured.returns.std(ddof=1))}))
+    parts = learner.fitter(
+        data, steps, n_steps_per_epoch=steps // CHECKPOINTS, logger_adapter=NoopAdapterFactory(), show_progress=False
+    )
+    tell([measured(task, lambda obs: learner.predict(np.asarray(obs, np.float32)), seed) for _ in parts])
 
 
 if __name__ == "__main__":

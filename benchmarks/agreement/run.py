@@ -21,14 +21,18 @@ from queue import Queue
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+RESULTS, DATA = HERE / "results.csv", HERE / "data.json"
 SRC = HERE.parents[1] / "src"
 CAMPAIGNS = {
     "pendulum": "run pendulum --preset quick --seed 300 --deployments 4 --batch 2000",
     "hopper": "run hopper --preset fast --seed 20 --deployments 10 --batch 25000",
 }
 PRESETS = {"pendulum": "quick", "hopper": "fast"}
-STEPS = {"pendulum": 10_000, "hopper": 20_000}
-SEEDS = {"pendulum": range(5), "hopper": range(3)}
+STEPS = 10_000
+SEEDS = {"pendulum": range(10), "hopper": range(3)}
 WHEELS = "https://download.pytorch.org/whl/cpu"
 PEERS = ["torch==2.13.0", "d3rlpy==2.8.1"]
 OURS = [
@@ -92,14 +96,9 @@ def train(work: Path, cell: Cell, peers: Path, cores: "Queue[int]") -> None:
     out, file = work / f"{name}.json", str(work / f"{cell.task}.parquet")
     if out.exists():
         return
-    size = [PRESETS[cell.task], str(STEPS[cell.task])]
-    words = [str(peers), str(HERE / "peer.py"), file, cell.task, cell.algo, str(cell.seed), *size]
-    if cell.made_by == "musbo":
-        words = [sys.executable, "-m", "musbo", "run", cell.task, "--algo", cell.algo, "--data", file, "--json"]
-        words += ["--preset", PRESETS[cell.task], "--deployments", "1", "--seed", str(cell.seed)]
-        words += ["--steps", str(STEPS[cell.task]), "--out", str(work / name)]
-        if (work / name).exists():
-            words = [sys.executable, "-m", "musbo", "resume", str(work / name), "--json"]
+    python, script = (sys.executable, "ours.py") if cell.made_by == "musbo" else (str(peers), "peer.py")
+    words = [python, str(HERE / script), file, cell.task, cell.algo, str(cell.seed)]
+    words += [PRESETS[cell.task], str(STEPS)]
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     single = os.environ | {"XLA_FLAGS": flags, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SRC)}
     core = cores.get()
@@ -109,44 +108,65 @@ def train(work: Path, cell: Cell, peers: Path, cores: "Queue[int]") -> None:
     if done.returncode:
         print(f"{name} failed: see {work / name}.log", flush=True)
         return
-    found = json.loads(done.stdout.decode().strip().splitlines()[-1] if cell.made_by == "d3rlpy" else done.stdout)
-    result = {"return": found["final_return"]} if cell.made_by == "musbo" else found
-    out.write_text(json.dumps(result))
-    print(f"{name}: {result['return']:.0f}", flush=True)
+    found = json.loads(done.stdout.decode().strip().splitlines()[-1])
+    out.write_text(json.dumps(found))
+    print(f"{name}: {' '.join(f'{value:.0f}' for value in found['returns'])}", flush=True)
 
 
-def table(work: Path) -> str:
-    from musbo.data.files import read_batch
+def settled(returns: list[float]) -> float:
+    """The mean over the second half of the training."""
+    return statistics.mean(returns[len(returns) // 2 :])
 
-    rows, missing, lines = [], [], []
+
+def gathered(work: Path) -> dict[Cell, list[float]]:
+    """What is in results.csv, and what `work` has of it or more."""
+    known: dict[Cell, list[float]] = {}
+    if RESULTS.exists():
+        with RESULTS.open() as stream:
+            for row in csv.DictReader(stream):
+                cell = Cell(row["task"], row["algo"], row["made_by"], int(row["seed"]))
+                known[cell] = [float(value) for value in row["returns"].split()]
     for cell in cells():
         file = work / f"{cell.task}-{cell.algo}-{cell.made_by}-{cell.seed}.json"
         if file.exists():
-            rows.append({**cell._asdict(), "return": round(json.loads(file.read_text())["return"], 2)})
-        else:
-            missing.append(" ".join(map(str, cell)))
-    with (HERE / "results.csv").open("w") as out:
-        writer = csv.DictWriter(out, [*Cell._fields, "return"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    for task in CAMPAIGNS:
-        if not (work / f"{task}.parquet").exists():
-            continue
+            known[cell] = json.loads(file.read_text())["returns"]
+    return {cell: known[cell] for cell in cells() if cell in known}
+
+
+def described(work: Path, task: str) -> str:
+    """The data in a line, kept in data.json for when the file is not at hand."""
+    from musbo.data.files import read_batch
+
+    known = json.loads(DATA.read_text()) if DATA.exists() else {}
+    if (work / f"{task}.parquet").exists():
         batch = read_batch(work / f"{task}.parquet")
         returns = batch.returns()
-        lines += ["", f"### {task}", ""]
         quality = f"{returns.mean():.0f} (from {returns.min():.0f} to {returns.max():.0f})"
-        lines += [f"{len(batch):,} transitions, {len(returns)} episodes; the behaviour's mean return is {quality}.", ""]
-        lines += ["| method | made by | returns of the seeds | mean | deviation |", "|---|---|---|---|---|"]
+        episodes = f"{len(batch):,} transitions, {len(returns):,} episodes"
+        known[task] = f"{episodes}; the behaviour's mean return is {quality}."
+        DATA.write_text(json.dumps(known, indent=1) + "\n")
+    return known[task]
+
+
+def told(work: Path) -> list[str]:
+    known, lines = gathered(work), []
+    with RESULTS.open("w") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*Cell._fields, "returns"])
+        writer.writerows([*cell, " ".join(f"{value:.1f}" for value in known[cell])] for cell in known)
+    for task in dict.fromkeys(cell.task for cell in known):
+        lines += ["", f"### {task}", "", described(work, task), ""]
+        lines += ["| method | made by | second half of training, by seed | mean | deviation | at the end, by seed |"]
+        lines += ["|---|---|---|---|---|---|"]
         for algo, who in dict.fromkeys((cell.algo, cell.made_by) for cell in cells()):
-            got = [r["return"] for r in rows if (r["task"], r["algo"], r["made_by"]) == (task, algo, who)]
-            if got:
-                spread = f"{statistics.stdev(got):.0f}" if len(got) > 1 else "-"
-                each = ", ".join(f"{x:.0f}" for x in got)
-                lines.append(f"| {algo} | {who} | {each} | {statistics.mean(got):.0f} | {spread} |")
-    if missing:
-        lines += ["", "Not run yet: " + "; ".join(missing) + "."]
-    return "\n".join(lines) + "\n"
+            mine = [found for cell, found in known.items() if cell[:3] == (task, algo, who)]
+            if mine:
+                halves = [settled(found) for found in mine]
+                spread = f"{statistics.stdev(halves):.0f}" if len(halves) > 1 else "-"
+                words = [", ".join(f"{value:.0f}" for value in row) for row in (halves, [found[-1] for found in mine])]
+                lines.append(f"| {algo} | {who} | {words[0]} | {statistics.mean(halves):.0f} | {spread} | {words[1]} |")
+    missing = [" ".join(map(str, cell)) for cell in cells() if cell not in known]
+    return [*lines, "", "Not run yet: " + "; ".join(missing) + "."] if missing else lines
 
 
 def main() -> None:
@@ -170,9 +190,7 @@ def main() -> None:
         with ThreadPoolExecutor(len(chosen.cores)) as pool:
             wanted = [cell for cell in cells() if cell.task in chosen.tasks]
             list(pool.map(lambda cell: train(chosen.work, cell, peers, cores), wanted))
-    readme = HERE / "README.md"
-    head = readme.read_text().partition("<!-- results -->")[0]
-    readme.write_text(head + "<!-- results -->\n" + table(chosen.work))
+    between(HERE / "README.md", "results", told(chosen.work))
 
 
 if __name__ == "__main__":
