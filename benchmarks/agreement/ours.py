@@ -13,11 +13,14 @@ from checkpoints import CHECKPOINTS, measured, tell  # pyright: ignore[reportMis
 
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.recipes import Preset, settings
+from musbo.campaign import flags
 from musbo.core.compilation import keep_compiled
 from musbo.data.dataset import assemble
 from musbo.data.files import read_batch
 from musbo.models.frame import AnyPolicy
 from musbo.tasks.find import find_task
+
+WITH_SETTINGS = {"brac-1.0": ("brac", ["--regulariser.coefficient", "1.0"])}
 
 
 @jax.jit
@@ -28,7 +31,8 @@ def act(policy: AnyPolicy, obs: jax.Array) -> jax.Array:
 def main(file: str, name: str, algo: str, seed: int, preset: Preset, steps: int) -> None:
     keep_compiled()
     task, batch = find_task(name), read_batch(file)
-    method = settings(algo, preset, name)
+    algo, words = WITH_SETTINGS.get(algo, (algo, []))
+    method = flags.parse(settings(algo, preset, name), words)
     assert isinstance(method, ModelFree)
     method = replace(method, steps=steps)
     data = assemble([batch], len(batch), seed)

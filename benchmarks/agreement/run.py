@@ -59,6 +59,7 @@ class Cell(NamedTuple):
 def cells() -> list[Cell]:
     who = [("sac", "musbo"), ("sac", "d3rlpy"), ("bcq", "musbo"), ("bcq", "d3rlpy"), ("brac", "musbo")]
     every = [Cell(task, *pair, seed) for task in CAMPAIGNS for pair in who for seed in SEEDS[task]]
+    every += [Cell("hopper", "brac-1.0", "musbo", seed) for seed in SEEDS["hopper"]]
     return sorted(every, key=lambda cell: (cell.task != "pendulum", cell.seed))
 
 
