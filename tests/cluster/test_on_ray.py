@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,9 @@ from musbo.campaign.folders import LEDGER, read_status
 from musbo.campaign.ledger import Ledger
 from musbo.cli import INTERRUPTED, main
 from musbo.cluster import on_ray
+from musbo.cluster.local import log_of
+from musbo.cluster.progress import Progress
+from musbo.cluster.study import Cell, cells, parse
 from tests.cluster.test_local import ENVIRONMENT, begun, complete, described, hashes, study
 from tests.core.test_interrupt import interrupt_in_the_collector
 
@@ -113,6 +117,28 @@ def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster)
         with Ledger(folder / LEDGER) as ledger:
             resumed += ledger.events("resumed")
     assert resumed, "the cell of the lost node was not gone on with"
+
+
+def test_what_waits_for_a_worker_is_not_shown_as_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two cells that an earlier stop left unfinished; a cluster that takes up one of them, which writes its log."""
+    asked = parse({"tasks": ["pointmass"], "algos": ["musbo"], "seeds": [0, 1]})
+    first, second = cells(asked)
+    seen: list[dict[Cell, Progress]] = []
+
+    def wait(pending: list[Cell], timeout: float) -> tuple[list[Cell], list[Cell]]:
+        log = log_of(tmp_path, first)
+        busy = not log.exists()
+        log.write_text("resumed")
+        return ([], pending) if busy else (pending, [])
+
+    ray = SimpleNamespace(
+        init=lambda **words: None, shutdown=lambda: None, wait=wait, get=lambda cell: 0,
+        remote=lambda **words: lambda work: SimpleNamespace(remote=lambda study, out, cell: cell),
+        exceptions=SimpleNamespace(RayError=OSError),
+    )  # fmt: skip
+    monkeypatch.setattr(on_ray, "look", lambda out, cell: Progress("unfinished"))
+    on_ray._run(ray, asked, tmp_path, "anywhere", lambda now: seen.append(dict(now)))
+    assert (seen[1][first].state, seen[1][second].state) == ("running", "unfinished")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
