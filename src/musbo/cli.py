@@ -417,9 +417,8 @@ def study(words: list[str]) -> int:
         raise UserError("--jobs divides the cores of this machine, and --ray runs elsewhere: give one of the two.")
     local.share_cores(arguments.jobs)  # refuses what this machine has not, before anything is written
     out = arguments.out or Path("studies") / (Path(arguments.file).stem if arguments.file else "study")
-    whole = studies.record(out, _asked_study(arguments, out))
     try:
-        with shown.watch(Console(stderr=True)) as observe:
+        with studies.held(out, _asked_study(arguments, out)) as whole, shown.watch(Console(stderr=True)) as observe:
             if arguments.ray:
                 seen = on_ray.run(whole, out, arguments.ray, observe)
             else:

@@ -138,6 +138,35 @@ def test_ctrl_c_stops_the_runs_and_says_how_to_go_on(tmp_path: Path):
     assert not read_status(begun(out)[0]).finished
 
 
+def test_a_second_study_in_the_same_place_is_refused_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file, out = tmp_path / "one.toml", tmp_path / "study"
+    file.write_text(described(["pointmass"], [], [0]).replace("[2, 100]", "[50, 100]"))
+    first = subprocess.Popen(study(out, str(file)), env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not begun(out) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        before = recorded(out)
+        assert main(["study", str(file), "--seeds", "1", "--out", str(out)]) == 2
+        assert f"pid {first.pid}" in capsys.readouterr().err
+        assert recorded(out) == before and first.poll() is None
+    finally:
+        first.send_signal(signal.SIGINT)
+        first.wait(timeout=120)
+
+
+def test_a_cell_goes_on_with_what_another_has_begun(tmp_path: Path):
+    """A lost worker can still be making a campaign when the cell is begun elsewhere, with the words to make it."""
+    folder = tmp_path / "run"
+    words = ["run", "pointmass", "--algo", "random", *BUDGET, "--out", str(folder)]
+    assert main(words) == 0
+    done = summary(folder)["policy_sha256"]
+    subprocess.run(cell.command([], folder, words), env=ENVIRONMENT, check=True, capture_output=True)
+    assert summary(folder)["policy_sha256"] == done
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_ctrl_c_that_python_forgets_stops_the_runs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file, out = tmp_path / "one.toml", tmp_path / "study"

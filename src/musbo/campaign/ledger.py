@@ -247,26 +247,26 @@ _held: set[Path] = set()
 
 
 @contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Hold the campaign in `folder` for this process alone. The kernel lets go when the process dies, however it dies.
+def lock(folder: Path, what: str = "campaign") -> Iterator[None]:
+    """Hold what is in `folder` for this process alone. The kernel lets go when the process dies, however it dies.
 
     A POSIX record lock, not `flock`: a forked worker does not inherit it, so no orphan keeps a dead campaign locked.
     """
     path = folder.resolve() / "lock"
     if path in _held:
-        raise UserError(f"this process (pid {os.getpid()}) is running the campaign {folder} already")
+        raise UserError(f"this process (pid {os.getpid()}) is running the {what} {folder} already")
     with ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("a+"))  # not "w": if we are refused it must keep the holder's name
         except OSError as error:
-            raise UserError(f"cannot lock the campaign {folder}: {error.strerror}; check the path") from error
+            raise UserError(f"cannot lock the {what} {folder}: {error.strerror}; check the path") from error
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:  # POSIX allows either
             file.seek(0)
             pid, _, host = file.read().strip().partition(" ")
             raise UserError(
-                f"another process (pid {pid or 'unknown'}) is running this campaign ({folder}, on host "
+                f"another process (pid {pid or 'unknown'}) is running this {what} ({folder}, on host "
                 f"{host or 'unknown'}): let it end or stop it first"
             ) from error
         _held.add(path)

@@ -1,4 +1,4 @@
-"""The process of one cell: it dies with whoever started it, keeps to its cores, and becomes `musbo run` or `resume`.
+"""The process of one cell: it dies with whoever started it, keeps to its cores, and begins the campaign or resumes it.
 
     python -m musbo.cluster.cell PARENT 0,1 DIR run pendulum --out DIR ...      on these cores
     python -m musbo.cluster.cell PARENT '' DIR run pendulum --out DIR ...       anywhere, with one thread
@@ -32,7 +32,11 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
             os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     if os.getppid() != int(parent):  # it died before it could be watched
         sys.exit(1)
+    from musbo.campaign.folders import LEDGER  # it takes a second: the parent is watched before
+
     wait_for_lock(Path(folder))
+    if (Path(folder) / LEDGER).exists():  # only now: whoever was making it may have done so meanwhile
+        words = ("resume", folder)
     count = len(cores.split(","))
     if count == 1:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()

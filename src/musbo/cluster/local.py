@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from musbo.campaign.folders import LEDGER
 from musbo.cluster.cell import command
 from musbo.cluster.progress import Progress, look
 from musbo.cluster.study import Cell, Study, cells
@@ -32,12 +31,6 @@ def share_cores(jobs: int | None) -> list[list[int]]:
         raise UserError(f"--jobs must lie between 1 and the {len(mine)} cores of this machine, not {jobs}.")
     each = len(mine) // jobs
     return [mine[i * each : (i + 1) * each] for i in range(jobs)]
-
-
-def words_of(study: Study, out: Path, cell: Cell) -> list[str]:
-    """Begin the cell, or go on with it."""
-    folder = out / cell.folder
-    return ["resume", str(folder)] if (folder / LEDGER).exists() else cell.words(out, study.settings)
 
 
 def run(study: Study, out: Path, jobs: int | None, observe: Observe) -> dict[Cell, Progress]:
@@ -88,7 +81,7 @@ def ended(out: Path, cell: Cell, code: int) -> Progress:
 
 def _start(study: Study, out: Path, cell: Cell, cores: list[int]) -> subprocess.Popen:
     with log_of(out, cell).open("ab") as log:
-        words = command(cores, out / cell.folder, words_of(study, out, cell))
+        words = command(cores, out / cell.folder, cell.words(out, study.settings))
         # A group of its own: Ctrl-C reaches the study alone, which passes it on once.
         return subprocess.Popen(words, stdout=log, stderr=log, process_group=0)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from musbo.cluster.cell import command
-from musbo.cluster.local import LOOK_SECONDS, Observe, ended, log_of, words_of
+from musbo.cluster.local import LOOK_SECONDS, Observe, ended, log_of
 from musbo.cluster.progress import Progress, look
 from musbo.cluster.study import Cell, Study, cells
 from musbo.core.errors import UserError
@@ -74,5 +74,5 @@ def perform(study: Study, out: str, cell: Cell) -> int:
     """On a worker: the cell as a process of its own, which dies with the worker."""
     with log_of(Path(out), cell).open("ab") as log:
         # No cores are named: where the worker runs is Ray's affair, and one thread is enough.
-        words = command([], Path(out) / cell.folder, words_of(study, Path(out), cell))
+        words = command([], Path(out) / cell.folder, cell.words(Path(out), study.settings))
         return subprocess.run(words, stdout=log, stderr=log).returncode

@@ -22,12 +22,15 @@ more seeds, tasks or methods adds to it, and what has been run is not run again.
 import json
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from musbo.algorithms.recipes import PRESETS, budget, default_preset
+from musbo.campaign.ledger import lock
 from musbo.campaign.settings import task_name
 from musbo.core import serial
 from musbo.core.durable import is_temporary, write_whole
@@ -232,6 +235,15 @@ def record(out: Path, asked: Study | None) -> Study:
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / RECORD, json.dumps(serial.to_json(whole), indent=1).encode())
     return whole
+
+
+@contextmanager
+def held(out: Path, asked: Study | None) -> Iterator[Study]:
+    """The study in `out` and what is asked for on top, for this process alone: a second would run the same cells."""
+    if recorded(out) is None:
+        record(out, asked)  # makes the directory, which is locked
+    with lock(out, "study"):
+        yield record(out, asked)
 
 
 def merge(before: Study, asked: Study) -> Study:
