@@ -51,7 +51,7 @@ def told(tables: Path) -> list[str]:
             spread = f" ± {float(row['deviation']):.0f}" if row["deviation"] else ""
             of = [course(seen.get((kind, name), {}), d) for kind, d in (("novelty", 3), ("model error", 3))]
             path = course(seen.get(("trajectory error", name), {}), 2)
-            minutes = f"{60 * float(row['hours']) / int(row['runs']):.0f}"
+            minutes = f"{60 * float(row['hours']):.0f}"
             lines.append(
                 f"| {name} | {row['seeds']} | {course(returns[name], 0)}{spread} | "
                 f"{' | '.join(of)} | {path} | {minutes} |"

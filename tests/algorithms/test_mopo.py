@@ -9,7 +9,7 @@ import pytest
 
 from musbo.algorithms.mopo import MOPO, DecayedLikelihood
 from musbo.core.errors import UserError
-from musbo.learning.fit import FitSettings
+from musbo.learning.fit import FitSettings, Rows, begin, epochs
 from musbo.models.probabilistic import init_probabilistic
 from musbo.tasks.builtin import pointmass
 from tests.contract.test_recipes import brief, method, random_data
@@ -24,12 +24,33 @@ def test_the_objective_by_hand():
     out = np.stack([forward(network.mlp, row) for row in x])
     mean, logvar = out[:, :2], clamped(out[:, 2:], -10.0, 0.5)
     decay = (0.3, 0.05)
-    wanted = np.mean((mean - y) ** 2 / np.exp(logvar) + logvar) + 0.01 * 2 * 10.5
+    wanted = np.mean((mean - y) ** 2 / np.exp(logvar) + logvar) + 0.01 / 7 * 2 * 10.5  # 0.01 for seven members
     wanted += sum(0.5 * d * np.sum(np.asarray(w, float) ** 2) for d, w in zip(decay, network.mlp.weights, strict=True))
-    got = DecayedLikelihood(decay).loss(network, jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
+    got = DecayedLikelihood(decay, 7).loss(network, jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
     assert float(got) == pytest.approx(wanted, rel=1e-4)
-    errors = DecayedLikelihood(decay).errors(network, jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
+    errors = DecayedLikelihood(decay, 7).errors(network, jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
     np.testing.assert_allclose(errors, np.sum((mean - y) ** 2, axis=1), rtol=1e-4)
+
+
+def test_the_spread_follows_the_noise_of_the_data():
+    """Of as many outputs as halfcheetah has, with the rate of `fast`: nothing else made the bounds meet."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 3)).astype(np.float32)
+    noise = 0.1 * np.exp(0.5 * x[:, :1])
+    y = (np.tanh(x @ rng.normal(size=(3, 18))) + noise * rng.normal(size=(4000, 18))).astype(np.float32)
+    rows = Rows(jnp.asarray(x), jnp.asarray(y), np.arange(3400), np.arange(3400, 4000))
+    settings = FitSettings(
+        members=1, hidden=(32, 32), activation="silu", batch=125, learning_rate=5e-3, decay="cosine", max_steps=4000,
+        patience=200, l2=0.0,
+    )  # fmt: skip
+    first = begin(init_probabilistic(jax.random.PRNGKey(0), (3, 32, 32, 18), "silu", 1))
+    *_, (last, _) = epochs(settings, DecayedLikelihood((0.0, 0.0, 0.0), 7), rows, first, jax.random.PRNGKey(1))
+    network = jax.tree.map(lambda leaf: leaf[0], last.networks)
+    assert (network.min_logvar < network.max_logvar).all()
+    _, logvar = jax.vmap(network)(rows.x[3400:])
+    told, true = np.asarray(logvar).mean(axis=1) / 2, np.log(noise[3400:, 0])
+    assert np.corrcoef(told, true)[0, 1] > 0.9
+    assert 0.5 < np.std(told) / np.std(true) < 1.5
 
 
 def test_the_elites_are_the_best_on_held_out_data():

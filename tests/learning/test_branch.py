@@ -65,7 +65,7 @@ def test_rows_as_the_networks_see_them():
         jnp.asarray(1), KEY,
     )  # fmt: skip
     n = int(replay.n[1])
-    assert int(replay.n[0]) == 0 and 30 < n < 120 and float(price) > 0
+    assert int(replay.n[0]) == 0 and 30 < n < 120 and (np.diff(price) > 0).all() and float(price[0]) > 0
     rows = jax.tree.map(lambda column: np.asarray(column)[120 : 120 + n], replay.rows)
     std, mean = np.asarray(FRAME.normaliser.std), np.asarray(FRAME.normaliser.mean)
     ended = (rows.next_x * std + mean)[:, 0] > 1.0

@@ -24,6 +24,7 @@ def trained(d: int) -> dict[str, Any]:
         "dynamics_error": 0.0125,
         "imagined_return": -20.0,
         "imagined_length": 10.0,
+        "imagined_horizon": 10,
         "policy_sha256": "0" * 64,
         "seconds": 10.0,
     }

@@ -144,10 +144,14 @@ def test_imagined_minus_real():
 def test_what_was_foreseen_stands_in_where_training_rates_no_policy():
     one = run("a", 0, [1.0])
     (item,) = one.summary["per_deployment"]
-    item["trained"] |= {"imagined_return": None}
+    item["trained"] |= {"imagined_return": None, "imagined_horizon": None}
     assert np.isnan(compare.diagnostic([one], "imagined_minus_real")).all()
     item["evaluated"] |= {"foreseen_return": -30.0, "imagined_steps": 20.0}
     np.testing.assert_allclose(compare.diagnostic([one], "imagined_minus_real"), [[-1.5 + 40 / 50]])
+    item["trained"] |= {"imagined_return": -20.0}  # rated from the midst of episodes, which are not the real ones
+    np.testing.assert_allclose(compare.diagnostic([one], "imagined_minus_real"), [[-1.5 + 40 / 50]])
+    item["trained"] |= {"imagined_horizon": 10}
+    np.testing.assert_allclose(compare.diagnostic([one], "imagined_minus_real"), [[-2.0 + 40 / 50]])
 
 
 def test_runs_on_logs_are_named_by_what_was_brought():

@@ -48,6 +48,9 @@ def test_imagination_that_runs_away():
 
 
 def test_zeta_at_its_cap():
+    assert words.trained_warnings({"penalty": [1.0, 1.2, 1.06]}) == words.trained_warnings({"penalty": [0.0] * 3}) == []
+    (text,) = words.trained_warnings({"penalty": [2.302, 2.304, 2.306]})
+    assert "same everywhere (from 2.3 to 2.31)" in text
     (text,) = words.batch_warnings({"zeta_at_cap": 0.51})
     assert "zeta is at its cap in 51% of the steps" in text
     assert words.batch_warnings({"zeta_at_cap": 0.5}) == words.batch_warnings({}) == []

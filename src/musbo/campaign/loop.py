@@ -422,5 +422,6 @@ def _training_summary(metrics: list[dict[str, Any]], d: int) -> dict[str, Any]:
         "path_disagreement": handed.get("path_disagreement"),
         "U": improve.get("U"),
         "disagreement": improve.get("disagreement"),
+        "penalty": rows.get("learn", {}).get("penalty"),
         "updates": improve.get("index"),
     }

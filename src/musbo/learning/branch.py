@@ -72,8 +72,8 @@ def refill(
     replay: Replay,
     slot: Int[Array, ""],
     key: PRNGKeyArray,
-) -> tuple[Replay, Float[Array, ""]]:
-    """One slot with new branches, their rewards lowered by the penalty; also the mean penalty."""
+) -> tuple[Replay, Float[Array, "3"]]:
+    """One slot with new branches, their rewards lowered by the penalty; also its quantiles at 10, 50 and 90 %."""
     k_start, k_branch, k_label = jax.random.split(key, 3)
     rollout = branch(task, horizon, actor, frame, model, draw_starts(starts, branches, k_start), k_branch)
     rollout, doubt = penalty(rollout, model, k_label)
@@ -89,5 +89,5 @@ def refill(
         1.0 - flat(rollout.terminated).astype(jnp.float32),
     )
     live = flat(rollout.live)
-    mean = jnp.sum(jnp.where(live, flat(doubt), 0.0)) / jnp.maximum(jnp.sum(live, dtype=jnp.float32), 1.0)
-    return replay.put(slot, rows, live), mean
+    paid = jnp.nanquantile(jnp.where(live, flat(doubt), jnp.nan), jnp.asarray([0.1, 0.5, 0.9]))
+    return replay.put(slot, rows, live), paid

@@ -37,6 +37,7 @@ class Seen:
     zeta: list[float] | None = None
     U: list[float] | None = None
     errors: dict[str, float] = field(default_factory=dict)
+    trained: dict[str, Any] = field(default_factory=dict)  # what training said of the policy that is evaluated
     imagined: float | None = None  # per step
     real: float | None = None  # per step
 
@@ -59,6 +60,7 @@ def _begin(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
     return replace(
         _enter(seen, stage, now),
         returns=tuple(numbers["returns"]),
+        trained=this["trained"],
         imagined=imagined_per_step(last["trained"], last["evaluated"]),
         real=real_per_step(last["evaluated"]),
     )
@@ -102,11 +104,12 @@ def _training(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
 
 
 def _trained(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    return replace(seen, stage="evaluate", imagined=imagined_per_step(numbers, {}), U=numbers.get("U") or seen.U)
+    imagined, U = imagined_per_step(numbers, {}), numbers.get("U") or seen.U
+    return replace(seen, stage="evaluate", trained=numbers, imagined=imagined, U=U)
 
 
 def _evaluated(seen: Seen, numbers: dict[str, Any], now: float) -> Seen:
-    imagined = imagined_per_step({}, numbers) if seen.imagined is None else seen.imagined
+    imagined = imagined_per_step(seen.trained, numbers)
     seen = replace(seen, returns=(*seen.returns, numbers.get("return")), imagined=imagined, real=real_per_step(numbers))
     more = len(seen.returns) < seen.deployments
     return _enter(replace(seen, deployment=seen.deployment + more), "collect" if more else "evaluate", now)

@@ -30,6 +30,7 @@ def _row(d: int, batch: dict[str, Any], trained: dict[str, Any], evaluated: dict
         "novelty": batch.get("novelty"),
         "model_error": trained.get("dynamics_error"),
         "U": trained.get("U"),
+        "penalty": trained.get("penalty"),
         "imagined": imagined_per_step(trained, evaluated),
         "real": real_per_step(evaluated),
         "return": evaluated.get("return"),
@@ -47,7 +48,7 @@ def flat(row: Row) -> Row:
     """Quantiles as columns of their own."""
     found: Row = {}
     for name, value in row.items():
-        if name in ("U", "zeta", "disagreement"):
+        if name in ("U", "zeta", "disagreement", "penalty"):
             found |= {f"{name}_{p}": value[i] if value else None for i, p in enumerate((10, 50, 90))}
         else:
             found[name] = value
@@ -71,6 +72,7 @@ OUTCOME: dict[str, Callable[[Row], str]] = NUMBER | {
 INSIDE: dict[str, Callable[[Row], str]] = NUMBER | {
     "model\nerror": lambda row: number(row["model_error"]),
     "U at\n10/50/90 %": lambda row: quantiles(row["U"]),
+    "penalty at\n10/50/90 %": lambda row: quantiles(row["penalty"]),
     "zeta at\n10/50/90 %": lambda row: quantiles(row["zeta"]),
     "zeta\nat cap": lambda row: "-" if row["zeta_at_cap"] is None else f"{row['zeta_at_cap']:.0%}",
     "imagined\n/ step": lambda row: number(row["imagined"]),

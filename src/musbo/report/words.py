@@ -7,7 +7,7 @@ from typing import Any
 RAN_AWAY = 0.5
 """More than this share of imagined trajectories that were cut: the models are asked about what they do not know."""
 INERT = 0.05
-"""A 10-90 % range of U below this: TRPO rescales its step, so a nearly constant U changes nothing."""
+"""A 10-90 % range of U below this, or of a penalty below this share of it: what is nearly constant changes nothing."""
 
 
 def number(value: float | None) -> str:
@@ -55,10 +55,14 @@ def per_step(total: float | None, steps: float | None) -> float | None:
 
 
 def imagined_per_step(trained: dict[str, Any], evaluated: dict[str, Any]) -> float | None:
-    """What imagination promised of the policy that was handed over."""
-    if trained.get("imagined_return") is None:
-        return per_step(evaluated.get("foreseen_return"), evaluated.get("imagined_steps"))
-    return per_step(trained["imagined_return"], trained.get("imagined_length"))
+    """What imagination promised of the policy that was handed over.
+
+    Without a horizon, training rated it from the midst of episodes or not at all: what was foreseen from the starts of
+    the real episodes is what compares with them.
+    """
+    if trained.get("imagined_horizon") is None and evaluated.get("foreseen_return") is not None:
+        return per_step(evaluated["foreseen_return"], evaluated.get("imagined_steps"))
+    return per_step(trained.get("imagined_return"), trained.get("imagined_length"))
 
 
 def real_per_step(evaluated: dict[str, Any]) -> float | None:
@@ -81,6 +85,12 @@ def trained_warnings(trained: dict[str, Any]) -> list[str]:
         found.append(
             f"the coefficient is inert (range {high - low:.2g}: U from {low:.3f} to {high:.3f}), "
             "so this is nearly U = 1; raise --label.alpha, or set it to auto"
+        )
+    paid = trained.get("penalty")
+    if paid and None not in paid and paid[-1] > 0 and paid[-1] - paid[0] < INERT * paid[-1]:
+        found.append(
+            f"the penalty is nearly the same everywhere (from {number(paid[0])} to {number(paid[-1])}), so it charges "
+            "for every step and not for doubt; fit longer (--dynamics.max-steps)"
         )
     return found
 
