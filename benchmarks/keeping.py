@@ -7,26 +7,30 @@ what is missing. What is not kept: metrics of the training, batches and networks
 """
 
 import argparse
-import shutil
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from musbo.campaign.folders import LEDGER
 from musbo.cluster.progress import look
-from musbo.cluster.study import RECORD, cells, recorded
+from musbo.cluster.study import RECORD, cells, merge, recorded
+from musbo.core import serial
+from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
 
 
 def keep(ledger: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    with closing(sqlite3.connect(ledger)) as source, closing(sqlite3.connect(target)) as copy:
+    new = target.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with closing(sqlite3.connect(ledger)) as source, closing(sqlite3.connect(new)) as copy:
         source.backup(copy)
         copy.execute("DELETE FROM metrics")
         copy.execute("DELETE FROM events WHERE kind = 'shard'")  # the batches that came of them stand for them
         copy.commit()
         copy.execute("VACUUM")
+    new.replace(target)
 
 
 def keep_finished(study: Path, records: Path) -> None:
@@ -35,7 +39,9 @@ def keep_finished(study: Path, records: Path) -> None:
     if asked is None:
         raise UserError(f"{study} holds no study.")
     records.mkdir(parents=True, exist_ok=True)
-    shutil.copy(study / RECORD, records / RECORD)
+    before = recorded(records)  # of a study with other seeds, say: what is kept stays part of it
+    whole = merge(before, asked) if before else asked
+    write_whole(records / RECORD, json.dumps(serial.to_json(whole), indent=1).encode())
     for cell in cells(asked):
         if look(study, cell).state == "done":
             keep(study / cell.folder / LEDGER, records / cell.folder / LEDGER)

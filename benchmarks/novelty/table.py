@@ -2,8 +2,7 @@
 
     python benchmarks/novelty/table.py STUDY
 
-STUDY is one of `musbo study novelty-fast` (or `novelty-paper`), finished or not. Writes results.csv and the table of
-README.md; runs that are not in the study stay as they were in results.csv.
+STUDY is one of `musbo study novelty-fast`, finished or not. Writes results.csv and the tables of README.md.
 """
 
 import argparse
@@ -11,6 +10,7 @@ import csv
 import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 from musbo.report.gather import gather
 
@@ -22,20 +22,42 @@ METHODS = ["musbo", "bremen", "musbo-constant-noise"]
 SEEDS = [200, 201, 202]
 PAPER = {"musbo": [0.995, 0.959, 0.945, 0.941], "bremen": [0.972, 0.903, 0.891, 0.858]}
 """Its table of novelty: deployments 2 to 5."""
+Rows = dict[tuple[str, int], dict[str, list[str]]]
 
 
-def told(rows: dict[tuple[str, int], list[str]]) -> list[str]:
+def course(values: list[float | None], digits: int) -> list[str]:
+    return ["-" if value is None else f"{value:.{digits}f}" for value in values]
+
+
+def row(summary: dict[str, Any]) -> dict[str, list[str]]:
+    """Novelty and noise from the second batch on: the first is random for all."""
+    batches = [item["batch"] for item in summary["per_deployment"][1:]]
+    return {
+        "novelty": course([batch["novelty"] for batch in batches], 3),
+        "zeta": course([batch["zeta"][1] if "zeta" in batch else None for batch in batches], 2),
+        "at_cap": course([batch.get("zeta_at_cap") for batch in batches], 2),
+        "returns": course(summary["returns"], 0),
+    }
+
+
+def told(rows: Rows) -> list[str]:
     lines = ["| method | seed | 2 | 3 | 4 | 5 |", "|---|---|---|---|---|---|"]
     for name in METHODS:
         if name in PAPER:
             lines.append(f"| {name} | *paper* | " + " | ".join(f"*{value:.3f}*" for value in PAPER[name]) + " |")
-        mine = [[float(value) for value in rows[name, seed]] for seed in SEEDS if (name, seed) in rows]
+        mine = [(seed, rows[name, seed]["novelty"]) for seed in SEEDS if (name, seed) in rows]
+        lines += [f"| {name} | {seed} | " + " | ".join(values) + " |" for seed, values in mine]
+        if len(mine) > 1:
+            means = (statistics.mean(map(float, values)) for values in zip(*(of for _, of in mine), strict=True))
+            lines.append(f"| {name} | mean | " + " | ".join(f"**{value:.3f}**" for value in means) + " |")
+    lines += ["", "| method | seed | return after each deployment | median zeta of batches 2 to 5 | share at its cap |"]
+    lines += ["|---|---|---|---|---|"]
+    for name in METHODS:
         for seed in SEEDS:
             if (name, seed) in rows:
-                lines.append(f"| {name} | {seed} | " + " | ".join(rows[name, seed]) + " |")
-        if len(mine) > 1:
-            means = (statistics.mean(values) for values in zip(*mine, strict=True))
-            lines.append(f"| {name} | mean | " + " | ".join(f"**{value:.3f}**" for value in means) + " |")
+                of = rows[name, seed]
+                noise = (" ".join(of[part]) if of["zeta"][0] != "-" else "-" for part in ("zeta", "at_cap"))
+                lines.append(f"| {name} | {seed} | {' '.join(of['returns'])} | {' | '.join(noise)} |")
     missing = [f"{name} {seed}" for name in METHODS for seed in SEEDS if (name, seed) not in rows]
     return [*lines, "", f"Missing: {', '.join(missing)}."] if missing else lines
 
@@ -43,17 +65,13 @@ def told(rows: dict[tuple[str, int], list[str]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path)
-    file, rows = HERE / "results.csv", {}
-    if file.exists():
-        rows = {(row["algo"], int(row["seed"])): row["novelty"].split() for row in csv.DictReader(file.open())}
-    for run in gather([parser.parse_args().study]).runs:
-        if run.finished:
-            batches = [item["batch"] for item in run.summary["per_deployment"][1:]]
-            rows[run.method, run.seed] = [f"{batch['novelty']:.3f}" for batch in batches]
-    with file.open("w", newline="") as stream:
+    runs = gather([parser.parse_args().study]).runs
+    rows: Rows = {(run.method, run.seed): row(run.summary) for run in runs if run.finished}
+    with (HERE / "results.csv").open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["algo", "seed", "novelty"])
-        writer.writerows([name, seed, " ".join(values)] for (name, seed), values in sorted(rows.items()))
+        writer.writerow(["algo", "seed", "novelty", "zeta_median", "zeta_at_cap", "returns"])
+        for (name, seed), of in sorted(rows.items()):
+            writer.writerow([name, seed, *(" ".join(values) for values in of.values())])
     between(HERE / "README.md", "novelty", told(rows))
 
 

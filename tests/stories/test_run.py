@@ -1,6 +1,7 @@
 """One run from the command line, and everything that can be asked of it afterwards."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,7 @@ def test_run_json_prints_one_object_and_nothing_else(run, capsys):
     assert len(result["returns"]) == 2 and result["final_return"] == result["returns"][-1] < 0
     assert serial.sha256((run / "policy.safetensors").read_bytes()) == result["policy_sha256"]
     assert {"musbo", "python", "jax"} <= set(result["versions"])
+    assert re.fullmatch(r"0\.\d+\.\d+ \(source [0-9a-f]{12}\)", result["versions"]["musbo"])
     # Off a terminal: one line per stage and per deployment.
     for word in ("deployment 1 of 2", "collected", "dynamics", "labeler", "start", "improve", "trained", "return"):
         assert word in progress

@@ -1,10 +1,12 @@
 """The directory of a campaign: what it is told when it is created, and where everything stands."""
 
+import hashlib
 import json
 import os
 import platform
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -124,7 +126,7 @@ def settings_of(status: steps.Status) -> Campaign:
 def versions() -> dict[str, str]:
     """What a run was made with: what decides on its bits, and its simulators."""
     return {
-        "musbo": musbo.__version__,
+        "musbo": f"{musbo.__version__} (source {_source()})",
         "python": platform.python_version(),
         "jax": jax.__version__,
         "numpy": np.__version__,
@@ -134,6 +136,15 @@ def versions() -> dict[str, str]:
         # XLA divides its loops by this number, which a cell of a study is told.
         "cores": str(len(usable_cores())),
     }
+
+
+@cache
+def _source() -> str:
+    """A hash of the package as it is here: between two releases the number says nothing."""
+    folder, found = Path(musbo.__file__).parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        found.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def _version(name: str) -> str | None:
