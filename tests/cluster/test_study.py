@@ -138,6 +138,23 @@ def test_what_is_no_study(wrong: dict[str, Any]):
         parse(wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"variants": {"hot": {"algo": "musbo", "setting": ["--label.alpha", "1"]}}}, "variants.hot.*algo, setting:"),
+        ({"variants": {"hot": {"algo": "musbo", "settings": "--updates 3"}}}, "variants.hot.*list"),
+        ({"variants": {"hot": "musbo"}}, "variants.hot.*'musbo'"),
+        ({"budgets": {"pendulum": [2.9, 100.7]}}, "pendulum.*whole numbers"),
+        ({"budgets": {"pendulum": [[2, 100], [True, 100]]}}, "pendulum.*whole numbers"),
+        ({"budgets": {"pendulum": []}}, "pendulum.*whole numbers"),
+        ({"seeds": [True]}, "seed.*True"),
+    ],
+)
+def test_what_would_be_another_study_than_was_meant(wrong: dict[str, Any], why: str):
+    with pytest.raises(UserError, match=why):
+        parse({"tasks": ["pendulum"], "algos": ["musbo"], **wrong})
+
+
 def test_files_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "broken.toml").write_text("tasks = [")
     for name, why in (("broken.toml", "not TOML"), ("missing.toml", "cannot read"), ("nothing", "there is no study")):

@@ -165,17 +165,12 @@ def parse(found: dict[str, Any]) -> Study:
     for name in ("tasks", "algos", "seeds", "settings"):
         if not isinstance(found.get(name, []), list):
             raise UserError(f"{name} of a study is a list: write {name} = [...], also for a single one.")
-    if strangers := [seed for seed in found.get("seeds", ()) if not isinstance(seed, int)]:
+    if strangers := [seed for seed in found.get("seeds", ()) if type(seed) is not int]:
         raise UserError(f"a seed is a whole number, not {strangers[0]!r}.")
     try:
         methods = [Variant(name, name) for name in found.get("algos", ())]
-        for name, part in found.get("variants", {}).items():
-            methods.append(Variant(name, part["algo"], tuple(map(str, part.get("settings", ())))))
-        budgets = []
-        for name, pairs in found.get("budgets", {}).items():
-            task = task_name(name)
-            pairs = [pairs] if pairs and not isinstance(pairs[0], list) else pairs
-            budgets += [(task, int(i), int(b)) for i, b in pairs]
+        methods += [_variant(name, part) for name, part in found.get("variants", {}).items()]
+        budgets = [one for name, pairs in found.get("budgets", {}).items() for one in _budgets(name, pairs)]
         return Study(
             tasks=tuple(task_name(str(task)) for task in found.get("tasks", ())),
             methods=tuple(methods),
@@ -187,6 +182,23 @@ def parse(found: dict[str, Any]) -> Study:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         text = f"the study cannot be read ({type(error).__name__}: {error}); `musbo study --help` shows how it looks."
         raise UserError(text) from error
+
+
+def _variant(name: str, part: Any) -> Variant:
+    if not isinstance(part, dict) or not {"algo"} <= set(part) <= {"algo", "settings"}:
+        has = ", ".join(part) if isinstance(part, dict) else repr(part)
+        raise UserError(f"[variants.{name}] has {has or 'nothing'}: it needs algo, may have settings, and no more.")
+    if not isinstance(part.get("settings", []), list):
+        raise UserError(f"settings of [variants.{name}] is a list of words: write settings = [...].")
+    return Variant(name, str(part["algo"]), tuple(map(str, part.get("settings", ()))))
+
+
+def _budgets(task: str, pairs: Any) -> Iterator[tuple[str, int, int]]:
+    """One pair, or a list of them."""
+    for pair in pairs if isinstance(pairs, list) and pairs and isinstance(pairs[0], list) else [pairs]:
+        if not isinstance(pair, list) or [type(number) for number in pair] != [int, int]:
+            raise UserError(f"the budget of {task} is [deployments, batch], two whole numbers, not {pair!r}.")
+        yield task_name(task), pair[0], pair[1]
 
 
 def to_toml(study: Study) -> str:
