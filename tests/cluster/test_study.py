@@ -110,6 +110,15 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_place_that_cannot_be_made(tmp_path: Path):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    for out in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nope/x"), tmp_path / "loop"):
+        with pytest.raises(UserError, match=f"{out}.*choose another"):
+            record(out, SMALL)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -157,7 +166,13 @@ def test_what_would_be_another_study_than_was_meant(wrong: dict[str, Any], why: 
 
 def test_files_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "broken.toml").write_text("tasks = [")
-    for name, why in (("broken.toml", "not TOML"), ("missing.toml", "cannot read"), ("nothing", "there is no study")):
+    (tmp_path / "latin.toml").write_bytes('tasks = ["état"]'.encode("latin-1"))
+    for name, why in (
+        ("broken.toml", "not TOML"),
+        ("latin.toml", "not UTF-8"),
+        ("missing.toml", "cannot read"),
+        ("nothing", "there is no study"),
+    ):
         with pytest.raises(UserError, match=why):
             load(str(tmp_path / name) if name.endswith("toml") else name)
 

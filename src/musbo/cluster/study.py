@@ -148,9 +148,11 @@ def load(name: str) -> Study:
         text = (resources.files("musbo") / "studies" / f"{name}.toml").read_text()
     else:
         try:
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot read the study {path}: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"the study {path} is not UTF-8 ({error}): save it as that.") from error
     try:
         return parse(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -223,11 +225,13 @@ def to_toml(study: Study) -> str:
 def recorded(out: Path) -> Study | None:
     """What the study in `out` has been so far."""
     path = out / RECORD
-    if not path.exists():
-        return None
     try:
         found = serial.from_json(json.loads(path.read_text()))
-    except (ValueError, TypeError, AttributeError, KeyError, OSError) as error:
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; mend this, or choose another directory.") from error
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a copy.") from error
     if not isinstance(found, Study):
         raise UserError(f"{path} describes no study: restore it from a copy.")
@@ -244,7 +248,10 @@ def record(out: Path, asked: Study | None) -> Study:
     if whole != before:
         if before is None and out.is_dir() and any(not is_temporary(path.name) for path in out.iterdir()):
             raise UserError(f"{out} is not empty and holds no study: choose another --out. Nothing was written.")
-        out.mkdir(parents=True, exist_ok=True)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make {out}: {error.strerror}; choose another --out.") from error
         write_whole(out / RECORD, json.dumps(serial.to_json(whole), indent=1).encode())
     return whole
 
