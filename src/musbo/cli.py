@@ -389,7 +389,12 @@ def _study_parser() -> argparse.ArgumentParser:
     add("--deployments", type=int, metavar="I", help="of every run (default: the preset's)")
     add("--batch", type=int, metavar="B", help="of every run (default: the preset's)")
     add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
-    add("--out", type=Path, metavar="DIR", help="where the study goes (default: studies/<file's name>)")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the study goes (default: studies/<file's name>, else studies/study)",
+    )
     add("--jobs", type=int, metavar="N", help="runs at once; the cores are divided (default: one per core)")
     add("--ray", metavar="ADDRESS", help="on a Ray cluster: its address, or auto")
     add("--json", action="store_true", help="one object on standard output; progress on standard error")
@@ -417,12 +422,15 @@ def study(words: list[str]) -> int:
         raise UserError("--jobs divides the cores of this machine, and --ray runs elsewhere: give one of the two.")
     local.share_cores(arguments.jobs)  # refuses what this machine has not, before anything is written
     out = arguments.out or Path("studies") / (Path(arguments.file).stem if arguments.file else "study")
+    before, asked = studies.recorded(out), _asked_study(arguments, out)
     try:
-        with studies.held(out, _asked_study(arguments, out)) as whole, shown.watch(Console(stderr=True)) as observe:
-            if arguments.ray:
-                seen = on_ray.run(whole, out, arguments.ray, observe)
-            else:
-                seen = local.run(whole, out, arguments.jobs, observe)
+        with studies.held(out, asked) as whole:
+            print(f"musbo: {shown.opening(whole, before, out)}", file=sys.stderr)
+            with shown.watch(Console(stderr=True)) as observe:
+                if arguments.ray:
+                    seen = on_ray.run(whole, out, arguments.ray, observe)
+                else:
+                    seen = local.run(whole, out, arguments.jobs, observe)
     except KeyboardInterrupt:
         print(f"musbo: stopped. Go on with: musbo study --out {out}", file=sys.stderr)
         return INTERRUPTED
@@ -463,6 +471,11 @@ def _asked_study(arguments: argparse.Namespace, out: Path) -> Any:
     if not arguments.file and not said and not rest and sizes == (None, None):
         return None
     before = None if arguments.file else studies.recorded(out)
+    if before and not arguments.out:  # nobody named it: what is there may be something else altogether
+        raise UserError(
+            f"{out} holds a study already: give --out {out} to add to it (it runs every task with every method and "
+            "seed), or another --out for a study of its own."
+        )
     if before is None and not arguments.file:
         if missing := [name for name in ("tasks", "algos") if name not in said]:
             raise UserError(f"a new study needs --{' and --'.join(missing)}, or a file that says them.")

@@ -254,3 +254,21 @@ def test_what_is_not_said_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.Mo
         file.write_text(f'tasks = ["pointmass"]\nalgos = ["random"]\nsettings = {setting}\n')
         assert main(["study", str(file), "--out", str(tmp_path / "wrong")]) == 2
     assert recorded(out) == found and not (tmp_path / "wrong").exists()
+
+
+def test_nothing_is_added_to_a_study_that_nobody_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(local, "run", lambda study, out, jobs, observe: {})
+    monkeypatch.chdir(tmp_path)
+    words = ["study", "--tasks", "pointmass", "--algos", "random", "--seeds"]
+    assert main([*words, "0", "1"]) == 0
+    assert "the study studies/study has 2 runs: 0 done, 2 new" in capsys.readouterr().err
+    found = recorded(Path("studies/study"))
+    assert main([*words, "5"]) == 2
+    assert "--out studies/study" in capsys.readouterr().err and recorded(Path("studies/study")) == found
+    assert main(["study"]) == 0  # goes on with it
+    assert "2 runs: 0 done, 0 new" in capsys.readouterr().err
+    assert main(["run", "pointmass", "--algo", "random", "--out", "studies/study/pointmass-random-2x1000-s0"]) == 0
+    assert main([*words, "5", "--out", "studies/study"]) == 0
+    assert "3 runs: 1 done, 1 new" in capsys.readouterr().err

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from musbo.cluster.progress import Progress, seconds_left
-from musbo.cluster.study import Cell
+from musbo.cluster.progress import Progress, look, seconds_left
+from musbo.cluster.study import Cell, Study, cells
 from musbo.report import words
 
 Seen: TypeAlias = dict[Cell, Progress]
@@ -49,6 +50,14 @@ def line(seen: Seen) -> str:
     text += f", {count['failed']} failed" if count["failed"] else ""
     left = seconds_left(seen)
     return text + (f", about {words.duration(left)} left" if left and count["done"] < len(seen) else "")
+
+
+def opening(study: Study, before: Study | None, out: Path) -> str:
+    """What a call is about to run, next to what the study was `before`: one task more may be many runs more."""
+    every = cells(study)
+    done = sum(look(out, cell).state == "done" for cell in every)
+    new = len(set(every) - set(cells(before) if before else ()))
+    return f"the study {out} has {words.count(len(every), 'run')}: {done} done, {new} new"
 
 
 @contextmanager
