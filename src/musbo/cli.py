@@ -491,7 +491,7 @@ def _asked_study(arguments: argparse.Namespace, out: Path) -> Any:
             methods = tuple(known.get(name) or studies.Variant(name, name) for name in said["algos"])
         chosen = replace(
             chosen, tasks=tasks, methods=methods, settings=settings, seeds=tuple(said.get("seeds", chosen.seeds)),
-            preset=said.get("preset", chosen.preset), budgets=tuple(b for b in chosen.budgets if b[0] in tasks),
+            preset=said.get("preset", chosen.preset), budgets=_inherited(chosen, tasks, None not in sizes),
         )  # fmt: skip
     if sizes != (None, None):
         pairs = {
@@ -505,6 +505,19 @@ def _asked_study(arguments: argparse.Namespace, out: Path) -> Any:
     for cell in studies.cells(replace(chosen, seeds=chosen.seeds[:1])):  # the others differ in a number only
         _require_sound_cell(cell, chosen.settings)
     return chosen
+
+
+def _inherited(study: Any, tasks: tuple[str, ...], said: bool) -> tuple[tuple[str, int, int], ...]:
+    """The budgets of `tasks`: a new one has what all others were given; where they differ, it has to be `said`."""
+    given = {task: [(i, b) for name, i, b in study.budgets if name == task] for task in study.tasks}
+    shared, *others = given.values()
+    new = [task for task in tasks if task not in given]
+    if new and any(pairs != shared for pairs in others) and not said:
+        raise UserError(
+            f"the tasks of this study have budgets of their own, so {new[0]} needs one too: "
+            "give --deployments and --batch with --tasks."
+        )
+    return tuple((task, i, b) for task in tasks for i, b in given.get(task, shared))
 
 
 def _require_sound_cell(cell: Any, settings: tuple[str, ...]) -> None:

@@ -272,3 +272,22 @@ def test_nothing_is_added_to_a_study_that_nobody_named(
     assert main(["run", "pointmass", "--algo", "random", "--out", "studies/study/pointmass-random-2x1000-s0"]) == 0
     assert main([*words, "5", "--out", "studies/study"]) == 0
     assert "3 runs: 1 done, 1 new" in capsys.readouterr().err
+
+
+def test_a_task_that_comes_later_has_the_budget_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(local, "run", lambda study, out, jobs, observe: {})
+    out = ["--out", str(tmp_path / "study")]
+    assert main(["study", "--tasks", "pointmass", "--algos", "random", *BUDGET, *out]) == 0
+    assert main(["study", "--tasks", "pendulum", *out]) == 0
+    found = recorded(tmp_path / "study")
+    assert found is not None and found.budgets == (("pointmass", 2, 100), ("pendulum", 2, 100))
+    file = tmp_path / "two.toml"
+    file.write_text(described(["pointmass", "pendulum"], ["random"], [0]).replace("pendulum = [2", "pendulum = [3"))
+    other = ["study", str(file), "--tasks", "pointmass", "halfcheetah", "--algos", "random", "--out"]
+    assert main([*other, str(tmp_path / "other")]) == 2
+    assert "halfcheetah needs one too: give --deployments and --batch" in capsys.readouterr().err
+    assert main([*other, str(tmp_path / "other"), "--deployments", "5", "--batch", "60"]) == 0
+    found = recorded(tmp_path / "other")
+    assert found is not None and set(found.budgets) == {("pointmass", 5, 60), ("halfcheetah", 5, 60)}
