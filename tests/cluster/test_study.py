@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from musbo.algorithms.recipes import ALGORITHMS, Preset, budget
+from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Preset, budget
 from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record, recorded, to_toml
 from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS
@@ -66,8 +66,14 @@ def test_the_ready_studies_are_the_papers(name: str):
     assert preset == name.rpartition("-")[2]
     total = 250_000 if "250k" in name or (name == "novelty-fast") else 500_000
     assert {cell.deployments * cell.batch for cell in cells(study)} == {total}
+    halved_or_doubled = name in ("figure-250k-paper", "figure-500k-fast", "ablation-fast")
     for cell in cells(study):
-        assert cell.deployments == budget(preset, cell.task).deployments
+        usual = budget(preset, cell.task)
+        assert cell.deployments == usual.deployments
+        assert halved_or_doubled or cell.batch == usual.batch
+    for other in PRESETS:  # the name says the size, whichever preset it is run with
+        sizes = [(cell.row, cell.seed) for cell in cells(replace(study, preset=other))]
+        assert sizes == [(cell.row, cell.seed) for cell in cells(study)]
     if preset == "paper":
         assert len(study.seeds) == 5  # "averaged over 5 random seeds"
 
@@ -99,6 +105,13 @@ def test_more_of_the_same_is_added_and_anything_else_refused(tmp_path: Path):
         with pytest.raises(UserError, match="another"):
             merge(whole, other)
     assert record(out, None) == whole  # nothing was overwritten
+
+
+def test_the_presets_budget_written_out_is_the_same_budget():
+    usual = budget("quick", "pendulum")
+    written = replace(SMALL, budgets=(("pendulum", usual.deployments, usual.batch),))
+    for one, other in ((SMALL, written), (written, SMALL)):
+        assert cells(merge(one, other)) == cells(SMALL)
 
 
 def test_a_directory_with_other_things_is_left_alone(tmp_path: Path):
