@@ -423,6 +423,7 @@ def study(words: list[str]) -> int:
     local.share_cores(arguments.jobs)  # refuses what this machine has not, before anything is written
     out = arguments.out or Path("studies") / (Path(arguments.file).stem if arguments.file else "study")
     before, asked = studies.recorded(out), _asked_study(arguments, out)
+    _require_as_before(studies.together(out, asked), out)
     try:
         with studies.held(out, asked) as whole:
             print(f"musbo: {shown.opening(whole, before, out)}", file=sys.stderr)
@@ -541,6 +542,38 @@ def _require_sound_cell(cell: Any, settings: tuple[str, ...]) -> None:
             raise UserError(f"{what} are the study's own and cannot be among its settings.")
     except UserError as error:
         raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error
+
+
+def _require_as_before(study: Any, out: Path) -> None:
+    """Seeds of a method differ in their seed alone: refuse to begin one where a preset has changed since the others."""
+    from dataclasses import replace
+
+    from musbo.campaign import flags
+    from musbo.campaign.folders import LEDGER, open_settings
+    from musbo.cluster.study import cells
+
+    rows: dict[tuple[str, str, str], list[Any]] = {}
+    for cell in cells(study):
+        rows.setdefault(cell.row, []).append(cell)
+    for row in rows.values():
+        begun = [cell for cell in row if (out / cell.folder / LEDGER).exists()]
+        new = [cell for cell in row if cell not in begun]
+        if not begun or not new:
+            continue
+        try:
+            old = open_settings(out / begun[0].folder)
+        except UserError:  # a damaged ledger is the affair of its own run, which says so when it is begun
+            continue
+        now = replace(campaign_of(new[0].words(out, study.settings)[1:])[0], seed=old.seed)
+        one, other = dict(flags.flat(old)), dict(flags.flat(now))
+        names = [name for name in one | other if one.get(name) != other.get(name)]
+        differs = [f"--{n.removeprefix('method.').replace('_', '-')} ({one.get(n)}, now {other.get(n)})" for n in names]
+        if differs:
+            shown = ", ".join(differs[:3]) + (f" and {len(differs) - 3} more" if len(differs) > 3 else "")
+            raise UserError(
+                f"{out / begun[0].folder} has other settings than {new[0].folder} would have: {shown}. They are no "
+                "seeds of one method: use the musbo that began this study, or choose another --out."
+            )
 
 
 # The other commands

@@ -6,18 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import musbo
-from musbo.campaign.folders import read_status
+from musbo.algorithms.recipes import ALGORITHMS
+from musbo.campaign.folders import create, read_status
 from musbo.campaign.results import summary
-from musbo.cli import INTERRUPTED, main
+from musbo.cli import INTERRUPTED, campaign_of, main
 from musbo.cluster import cell, local
 from musbo.cluster.progress import Progress, seconds_left
-from musbo.cluster.study import Cell, Variant, cells, recorded
+from musbo.cluster.study import Cell, Variant, cells, recorded, together
 from musbo.core.cores import usable_cores
 from musbo.core.errors import UserError
 from tests.core.test_interrupt import interrupt_in_the_collector
@@ -291,3 +293,25 @@ def test_a_task_that_comes_later_has_the_budget_of_the_others(
     assert main([*other, str(tmp_path / "other"), "--deployments", "5", "--batch", "60"]) == 0
     found = recorded(tmp_path / "other")
     assert found is not None and set(found.budgets) == {("pointmass", 5, 60), ("halfcheetah", 5, 60)}
+
+
+def test_seeds_are_not_added_to_runs_of_other_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """A preset of a later version: the report would refuse to put them together, after hours."""
+    monkeypatch.setattr(local, "run", lambda study, out, jobs, observe: {})
+    out = tmp_path / "study"
+    words = ["study", "--tasks", "pointmass", "--algos", "bremen", "random", "--out", str(out)]
+    assert main(words) == 0
+    for one in cells(together(out, None)):
+        create(out / one.folder, campaign_of(one.words(out, ())[1:])[0])
+    assert main(["study", "--seeds", "1", "--out", str(out)]) == 0
+    found, recipe = recorded(out), ALGORITHMS["bremen"]
+    changed = replace(recipe, make=lambda preset, task: replace(recipe.make(preset, task), updates=7))  # type: ignore[call-arg]
+    monkeypatch.setitem(ALGORITHMS, "bremen", changed)
+    for more in (["--seeds", "2"], []):  # what was asked for before it changed is not begun either
+        capsys.readouterr()
+        assert main(["study", *more, "--out", str(out)]) == 2
+        error = capsys.readouterr().err
+        assert "pointmass-bremen-2x1000-s0" in error and "--updates (" in error and ", now 7)" in error
+        assert recorded(out) == found

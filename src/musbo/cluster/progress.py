@@ -33,7 +33,7 @@ def look(out: Path, cell: Cell) -> Progress:
     except UserError:  # a damaged ledger is the affair of its own run, which says so when it is begun
         return Progress("unfinished")
     state: State = "done" if found["finished"] else "unfinished"
-    return Progress(state, len(found["returns"]), found["final_return"], found["seconds"])
+    return Progress(state, len(found["returns"]), found["final_return"], float(found["seconds"]))
 
 
 def seconds_left(seen: dict[Cell, Progress]) -> float | None:

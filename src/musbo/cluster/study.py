@@ -238,13 +238,19 @@ def recorded(out: Path) -> Study | None:
     return found
 
 
-def record(out: Path, asked: Study | None) -> Study:
-    """What the study in `out` is from now on: what it was, and what is asked for on top of it."""
+def together(out: Path, asked: Study | None) -> Study:
+    """What the study in `out` was, and what is asked for on top of it."""
     before = recorded(out)
-    if before is None and asked is None:
-        raise UserError(f"{out} holds no study: give a file, or --tasks, --algos and --seeds.")
-    whole = merge(before, asked) if before and asked else asked or before
-    assert whole is not None
+    if before and asked:
+        return merge(before, asked)
+    if only := before or asked:
+        return only
+    raise UserError(f"{out} holds no study: give a file, or --tasks, --algos and --seeds.")
+
+
+def record(out: Path, asked: Study | None) -> Study:
+    """What the study in `out` is from now on."""
+    before, whole = recorded(out), together(out, asked)
     if whole != before:
         if before is None and out.is_dir() and any(not is_temporary(path.name) for path in out.iterdir()):
             raise UserError(f"{out} is not empty and holds no study: choose another --out. Nothing was written.")
