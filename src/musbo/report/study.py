@@ -1,46 +1,53 @@
 """The live table of a study: a row per task, budget and method, a column per seed."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
 from musbo.cluster.progress import Progress, look, seconds_left
 from musbo.cluster.study import Cell, Study, cells
 from musbo.report import words
+from musbo.report.gather import names
 
 Seen: TypeAlias = dict[Cell, Progress]
 
 
 def table(seen: Seen) -> Table:
+    """Task and budget have lines of their own: so five seeds find room in the 80 columns of a terminal."""
     seeds = list(dict.fromkeys(cell.seed for cell in seen))
-    shown = Table(box=None, header_style="bold", padding=(0, 1))
-    for title in ("task", "budget", "method"):
-        shown.add_column(title, no_wrap=True)
+    shown = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+    shown.add_column("method", no_wrap=True)
     for seed in seeds:
-        shown.add_column(f"seed {seed}", justify="right", no_wrap=True)
-    rows: dict[tuple[str, str, str], dict[int, str]] = {}
+        shown.add_column(f"seed\n{seed}", justify="right", no_wrap=True)
+    rows: dict[tuple[str, str], dict[str, dict[int, str]]] = {}
+    named = names(cell.task for cell in seen)
     for cell, progress in seen.items():
-        rows.setdefault(cell.row, {})[cell.seed] = entry(cell, progress)
-    for row, entries in rows.items():
-        shown.add_row(*row, *(entries.get(seed, "") for seed in seeds))
+        task, budget, method = cell.row
+        rows.setdefault((named[task], budget), {}).setdefault(method, {})[cell.seed] = entry(cell, progress)
+    for place, methods in rows.items():
+        shown.add_row(", ".join(place), style="bold")
+        for method, entries in methods.items():
+            shown.add_row(f"  {method}", *(entries.get(seed, "") for seed in seeds))
     return shown
 
 
 def entry(cell: Cell, progress: Progress) -> str:
     """The return so far, and how many of the deployments it took."""
-    value = "-" if progress.last_return is None else words.number(progress.last_return)
+    last = progress.last_return
+    value = f"{last:.0f}" if last is not None and 100 <= abs(last) < math.inf else words.number(last)
     if progress.state == "done":
         return value
     if progress.state == "failed":
         return "failed"
     if progress.state == "waiting":
         return "·"
-    return f"{value} ({progress.deployments}/{cell.deployments})"
+    return f"{value} {progress.deployments}/{cell.deployments}"
 
 
 def line(seen: Seen) -> str:
@@ -67,18 +74,17 @@ def watch(console: Console) -> Iterator[Callable[[Seen], None]]:
         with Live(console=console, refresh_per_second=2) as live:
 
             def show(seen: Seen) -> None:
-                shown = table(seen)
-                shown.caption = line(seen)
-                live.update(shown)
+                live.update(Group(line(seen), table(seen)))  # what a low terminal cuts off is the end
 
             yield show
         return
     before: dict[Cell, str] = {}
 
     def tell(seen: Seen) -> None:
+        named = names(cell.task for cell in seen)
         for cell, progress in seen.items():
             if before.get(cell) not in (None, progress.state) and progress.state in ("running", "done", "failed"):
-                name = " ".join((*cell.row, f"seed {cell.seed}"))
+                name = " ".join((named[cell.task], *cell.row[1:], f"seed {cell.seed}"))
                 ended = f"return {entry(cell, progress)}" if progress.state == "done" else progress.state
                 console.print(f"{name}: {ended}; {line(seen)}", highlight=False, soft_wrap=True)
             before[cell] = progress.state
