@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -258,7 +259,9 @@ def _given(arguments: argparse.Namespace) -> list[str]:
 
 def _kinds(kinds: dict[str, type]) -> str:
     """Each kind with the first sentence of its description."""
-    return "; ".join(f"{word}: {(kind.__doc__ or '').partition('.')[0]}" for word, kind in kinds.items())
+    # Not at the first full stop: that of "eq. 16" ends no sentence.
+    first = {word: re.split(r"\.(?=\s+[A-Z]|\s*$)", kind.__doc__ or "")[0] for word, kind in kinds.items()}
+    return "; ".join(f"{word}: {text}" for word, text in first.items())
 
 
 def run(words: list[str]) -> int:
