@@ -443,7 +443,8 @@ def study(words: list[str]) -> int:
         rows = [
             {"task": cell.task, "method": cell.method.name, "deployments": cell.deployments, "batch": cell.batch,
              "seed": cell.seed, "state": progress.state, "folder": cell.folder,
-             "final_return": progress.last_return if progress.state == "done" else None}
+             "final_return": progress.last_return if progress.state == "done" else None,
+             "reason": progress.reason or None}
             for cell, progress in seen.items()
         ]  # fmt: skip
         print(json.dumps({"study": str(out), "runs": rows}))

@@ -196,8 +196,9 @@ def test_a_cell_that_fails_is_reported_and_does_not_stop_the_rest(tmp_path: Path
     more = ["--tasks", "pointmass", "--algos", "random", "--seeds", "2", "3", *BUDGET]
     done = subprocess.run([*study(out, *more), "--json"], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 1
-    states = {row["seed"]: row["state"] for row in json.loads(done.stdout)["runs"]}
-    assert states == {0: "done", 1: "done", 2: "failed", 3: "done"}
+    rows = {row["seed"]: row for row in json.loads(done.stdout)["runs"]}
+    assert {seed: row["state"] for seed, row in rows.items()} == {0: "done", 1: "done", 2: "failed", 3: "done"}
+    assert "ledger.sqlite is damaged" in rows[2]["reason"] and rows[3]["reason"] is None
     assert "pointmass-random-2x100-s2 failed" in done.stderr and "Try again" in done.stderr
     assert "Traceback" not in done.stderr
 
