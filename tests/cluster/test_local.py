@@ -169,6 +169,11 @@ def test_a_cell_goes_on_with_what_another_has_begun(tmp_path: Path):
     assert summary(folder)["policy_sha256"] == done
 
 
+def test_the_page_about_clusters_says_how_long_a_lock_is_waited_for():
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "run-on-a-cluster.md"
+    assert cell.LOCK_SECONDS == 5 * 60 and "a run waits at most five minutes" in page.read_text()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_ctrl_c_that_python_forgets_stops_the_runs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file, out = tmp_path / "one.toml", tmp_path / "study"

@@ -1,10 +1,12 @@
-"""The process of one cell: it dies with whoever started it, keeps to its cores, and begins the campaign or resumes it.
+"""The process of one cell: on Linux it dies with whoever started it and keeps to its cores; it begins the campaign, or
+resumes it.
 
     python -m musbo.cluster.cell PARENT 0,1 DIR run pendulum --out DIR ...      on these cores
     python -m musbo.cluster.cell PARENT '' DIR run pendulum --out DIR ...       anywhere, with one thread
 
 Without the first of these, a study that is killed would leave its campaigns running, and they would refuse to be
-resumed by the next one. Where the system cannot promise it (only Linux does), the cell waits for the old one to end.
+resumed by the next one. So it is on other systems. The new cell waits for the old one to end, for LOCK_SECONDS; then it
+fails, saying which process has the campaign, and a later call of the study goes on.
 """
 
 import ctypes

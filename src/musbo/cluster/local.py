@@ -1,7 +1,7 @@
 """A study on this machine: as many cells at once as there are jobs, with the cores divided between them.
 
-Children are started by the main thread and die with it (`cell`), so a study that is killed leaves nothing behind that
-would keep a campaign locked. A cell that fails is reported and does not stop the rest.
+Children are started by the main thread and, on Linux, die with it (`cell`), so a study that is killed leaves nothing
+behind that would keep a campaign locked. A cell that fails is reported and does not stop the rest.
 """
 
 import signal
