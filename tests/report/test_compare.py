@@ -10,7 +10,7 @@ from musbo.campaign import flags
 from musbo.cluster.study import cells, parse
 from musbo.report import compare
 from musbo.report.gather import Material, Run, names
-from musbo.report.sections import sections
+from musbo.report.sections import sections, warnings
 from tests.report import sample
 from tests.stories import tiny
 
@@ -196,3 +196,24 @@ def test_tasks_have_names_of_their_own():
 def test_the_settings_say_which_kinds_a_method_is_made_of():
     found = dict(flags.flat(tiny.method()))
     assert (found["label"], found["handover"], found["label.alpha"]) == ("disagreement", "best_imagined", 0.001)
+
+
+def test_warnings_are_said_once_and_with_their_places():
+    found = [run(m, s, [1.0, 2.0, 3.0, 4.0]) for m in ("a", "b") for s in (0, 1, 2)]
+    assert not list(warnings(material(*found)))
+    for each, days in ((found[0], (2, 3, 4)), (found[1], (2,)), (found[2], (2, 3, 4)), (found[5], (1, 4))):
+        for d in days:
+            each.summary["per_deployment"][d - 1]["batch"]["zeta_at_cap"] = 0.5 + d / 10
+    found[3].summary["per_deployment"][0]["trained"]["U"] = [0.99, 0.995, 0.999]
+    found[4].summary["per_deployment"][0]["batch"] |= {"source": "log.csv", "warnings": ["odd", "odder"]}
+    (section,) = warnings(material(*found))
+    (cap, where), (inert, there), *odd = section.notes
+    assert "zeta is at its cap in 70% of the steps" in cap and "the coefficient is inert" in inert
+    assert where == "a, seeds 0, 2, deployments 2 to 4; a, seed 1, deployment 2; b, seed 2, deployments 1, 4"
+    assert there == "b, seed 0, deployment 1"
+    assert odd == [(f"log.csv: {text}", "b, seed 1, deployment 1") for text in ("odd", "odder")]
+    (every,) = section.sheets
+    assert len(every.rows) == 3 + 1 + 3 + 2 + 1 + 2 and every.cells == ()
+    assert "first deployment that is named" in section.words
+    (section,) = warnings(material(found[1], run("a", 0, [1.0], "y")))
+    assert section.notes[0][1] == "a on pointmass, 4 x 100, deployment 2" and not section.words

@@ -95,7 +95,10 @@ def test_the_tables_of_a_study_are_its_data(study: Path, written: Path):
     assert shown["table-missing"][1:] == [[made.MISSING, "not begun"]]
     assert len(shown["table-runs"]) == 1 + 9
     assert [row[0] for row in shown["table-all-tasks"][1:]] == ["random", "bc"]  # what ran on both
-    assert "1 missing" in (written / "index.html").read_text()
+    text = (written / "index.html").read_text()
+    assert "1 missing" in text
+    assert text.count("the coefficient is inert") == 1  # of two seeds and two deployments
+    assert '<span class="note">small on pointmass, 2 x 100, seeds 0, 1, deployments 1, 2</span>' in text
 
 
 def test_the_files_beside_the_page(studies: list[Path], written: Path):
@@ -132,6 +135,7 @@ def test_the_page_of_a_run(study: Path, one: Path):
     for name in ("curve", "imagined", "coefficient", "exploration", "reliability", "uncertain-places-pointmass-2x100"):
         assert f'id="figure-{name}"' in text and (one / "figures" / f"{name}.png").exists()
     assert text.count("data:image/png;base64,") >= 8  # the policy at work
+    assert '<span class="note">deployments 1, 2</span>' in text  # a warning
     settings = {name: value for name, value in shown["table-settings"][1:]}
     assert settings["label.alpha"] == "0.001" and settings["dynamics.hidden"] == "16"
     command = re.search(r"<pre>(musbo run pointmass [^<]+)</pre>", text)

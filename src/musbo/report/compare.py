@@ -9,7 +9,7 @@ import numpy as np
 from musbo.report import statistics
 from musbo.report.gather import Group, Material, Run
 from musbo.report.tables import rows as deployments
-from musbo.report.words import imagined_per_step, real_per_step
+from musbo.report.words import batch_warnings, imagined_per_step, real_per_step, trained_warnings
 
 SEED = 0  # of the bootstrap: the same runs give the same page
 DIAGNOSTICS = {
@@ -210,9 +210,21 @@ def overall(material: Material) -> Overall | None:
 
 def run_rows(material: Material) -> list[dict[str, Any]]:
     """Every run with everything of every deployment: the data behind the page."""
+    return [place(run) | {"finished": run.finished} | row for run in material.runs for row in deployments(run.summary)]
+
+
+def warning_rows(material: Material) -> list[dict[str, Any]]:
+    """Every warning that the deployments deserve, method by method and seed by seed."""
     return [
-        {"task": run.task, "budget": f"{run.group.deployments} x {run.group.batch:,}", "method": run.method,
-         "seed": run.seed, "finished": run.finished} | row
-        for run in material.runs
-        for row in deployments(run.summary)
-    ]  # fmt: skip
+        place(run) | {"deployment": item["deployment"], "kind": kind, "warning": text}
+        for group in material.groups
+        for method in material.methods(group)
+        for run in material.of(group, method)
+        for item in run.summary["per_deployment"]
+        for kind, text in (batch_warnings(item["batch"]) | trained_warnings(item["trained"])).items()
+    ]
+
+
+def place(run: Run) -> dict[str, Any]:
+    budget = f"{run.group.deployments} x {run.group.batch:,}"
+    return {"task": run.task, "budget": budget, "method": run.method, "seed": run.seed}

@@ -1,7 +1,7 @@
 """A run while it runs: a live display on a terminal, plain lines elsewhere. Observers of news, nothing more."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,13 +56,13 @@ class Lines:
             case "collected":
                 self._deployment(news.deployment)
                 self._stage("collected", _collected(news.numbers))
-                self._warn(words.batch_warnings(news.numbers))
+                self._warn(words.batch_warnings(news.numbers).values())
             case "training":
                 self._training(news.numbers, now)
             case "trained":
                 self._settle()
                 self._stage("trained", _trained(news.numbers))
-                self._warn(words.trained_warnings(news.numbers))
+                self._warn(words.trained_warnings(news.numbers).values())
             case "evaluated":
                 self._evaluated(news.deployment, news.numbers)
             case "stopping":
@@ -94,7 +94,7 @@ class Lines:
         if self.every_stage:
             self._write(f"  {name:<10} {text}")
 
-    def _warn(self, warnings: list[str]) -> None:
+    def _warn(self, warnings: Iterable[str]) -> None:
         for text in warnings:
             self._write(f"  warning    {text}")
 

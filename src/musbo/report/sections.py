@@ -4,7 +4,7 @@ import base64
 import io
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from musbo.report.figures import Figure
 from musbo.report.gather import Group, Material, Run
 from musbo.report.insight import Doubts, doubts
 from musbo.report.tabular import Columns, Sheet, sheet
-from musbo.report.words import count, duration, number, with_spread
+from musbo.report.words import count, duration, number, spans, with_spread
 
 FRAMES, FILM_STEPS, FRAME_SIDE = 8, 200, 240
 
@@ -33,6 +33,8 @@ class Section:
     title: str
     words: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    """A sentence, and what it is about."""
     figures: list[Figure] = field(default_factory=list)
     sheets: list[Sheet] = field(default_factory=list)
     pictures: list[str] = field(default_factory=list)
@@ -77,6 +79,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
             yield _together(together, material)
         for group in material.groups:
             yield _comparison(material, group)
+    yield from warnings(material)
     for group in material.groups:
         section = Section(f"Diagnostics: {group.title}" if len(material.groups) > 1 else "Diagnostics")
         section.figures = figures.diagnostics(material, group)
@@ -270,6 +273,44 @@ def _together(found: compare.Overall, material: Material) -> Section:
     return section
 
 
+def warnings(material: Material) -> Iterator[Section]:
+    """Each kind once: the sentence, and where it applies."""
+    rows = compare.warning_rows(material)
+    if not rows:
+        return
+    section = Section("Warnings")
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        same = [row for row in rows if row["kind"] == kind]
+        section.notes.append((same[0]["warning"], _places(material, same)))
+    if len(rows) > len(section.notes):
+        section.words = "The numbers are those of the first deployment that is named; the table has all of them."
+    section.sheets = [sheet("warnings", "Every warning", rows, {})]
+    yield section
+
+
+def _places(material: Material, rows: list[dict[str, Any]]) -> str:
+    """Method by method; seeds with the same deployments share a phrase."""
+    found = []
+    for group in material.groups:
+        for method in material.methods(group):
+            runs, shared = material.of(group, method), dict[tuple[int, ...], list[int]]()
+            for run in runs:
+                own = compare.place(run)
+                days = tuple(row["deployment"] for row in rows if own.items() <= row.items())
+                shared.setdefault(days, []).append(run.seed)
+            for days, seeds in shared.items():
+                if days:
+                    where = [f"{method} on {group.title}" if len(material.groups) > 1 else method]
+                    where += [f"{_plural('seed', seeds)} {spans(seeds)}"] if len(runs) > 1 else []
+                    where += [f"{_plural('deployment', days)} {spans(days)}"]
+                    found.append(", ".join(where[material.alone :]))  # which method, the title says
+    return "; ".join(found)
+
+
+def _plural(noun: str, things: Sequence[Any]) -> str:
+    return noun if len(things) == 1 else f"{noun}s"
+
+
 def _inner_figures(run: Run) -> list[Figure]:
     with Ledger(run.folder / LEDGER) as ledger:
         metrics = ledger.metrics()
@@ -340,11 +381,11 @@ def _png(frame: np.ndarray) -> str:
 def _every_run(material: Material) -> Section:
     section = Section("Every run")
     rows = [
-        {"task": run.task, "budget": f"{run.group.deployments} x {run.group.batch:,}",
-         "method": run.method, "seed": run.seed, "last_return": run.summary["final_return"],
-         "finished": run.finished, "seconds": run.summary["seconds"], "policy_sha256": run.summary["policy_sha256"]}
+        compare.place(run)
+        | {"last_return": run.summary["final_return"], "finished": run.finished, "seconds": run.summary["seconds"]}
+        | {"policy_sha256": run.summary["policy_sha256"]}
         for run in material.runs
-    ]  # fmt: skip
+    ]
     columns: Columns = {name: lambda row, name=name: str(row[name]) for name in ("task", "budget", "method", "seed")}
     columns |= {
         "last return": lambda row: number(row["last_return"]),

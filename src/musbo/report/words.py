@@ -70,43 +70,58 @@ def real_per_step(evaluated: dict[str, Any]) -> float | None:
     return per_step(evaluated.get("early_return"), evaluated.get("early_length"))
 
 
-def trained_warnings(trained: dict[str, Any]) -> list[str]:
-    """`alpha` is None for a method that has no coefficient: then nothing is wrong with U = 1."""
-    found = []
+def spans(numbers: Sequence[int]) -> str:
+    """1 to 3, 5: of numbers in order."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+def trained_warnings(trained: dict[str, Any]) -> dict[str, str]:
+    """Sentences by their kind: those of one kind differ in numbers alone.
+
+    `alpha` is None for a method that has no coefficient: then nothing is wrong with U = 1.
+    """
+    found = {}
     share = trained.get("imagined_cut") or 0.0
     if share > RAN_AWAY:
-        found.append(
+        found["cut"] = (
             f"{share:.0%} of the imagined trajectories of this policy ran far beyond the data and were cut; "
             "fit longer (--dynamics.max-steps), or imagine less far (--imagine.horizon)"
         )
     low_high = trained.get("U")
     if trained.get("alpha") is not None and low_high and low_high[-1] - low_high[0] < INERT:
         low, high = low_high[0], low_high[-1]
-        found.append(
+        found["inert"] = (
             f"the coefficient is inert (range {high - low:.2g}: U from {low:.3f} to {high:.3f}), "
             "so this is nearly U = 1; raise --label.alpha, or set it to auto"
         )
     paid = trained.get("penalty")
     if paid and None not in paid and paid[-1] > 0 and paid[-1] - paid[0] < INERT * paid[-1]:
-        found.append(
+        found["flat penalty"] = (
             f"the penalty is nearly the same everywhere (from {number(paid[0])} to {number(paid[-1])}), so it charges "
             "for every step and not for doubt; fit longer (--dynamics.max-steps)"
         )
     return found
 
 
-def batch_warnings(batch: dict[str, Any]) -> list[str]:
-    """What is odd about a batch that was brought, and about how one was collected."""
-    found = [f"{batch['source']}: {text}" for text in batch.get("warnings", ())]
+def batch_warnings(batch: dict[str, Any]) -> dict[str, str]:
+    """What is odd about a batch that was brought (each a kind of its own), and about how one was collected."""
+    odd = [f"{batch['source']}: {text}" for text in batch.get("warnings", ())]
+    found = dict(zip(odd, odd, strict=True))
     share = batch.get("zeta_at_cap", 0.0)
     if share > 0.5:
-        found.append(
+        found["at cap"] = (
             f"zeta is at its cap in {share:.0%} of the steps, so the noise hardly depends on the state "
             "(with --explore.zeta-scale raw: raise --explore.zeta-max, or go back to relative)"
         )
     share = batch.get("zeta_alone", 0.0)
     if share > 0.1:
-        found.append(
+        found["no control"] = (
             f"zeta is pooled over a single lane in {share:.0%} of the steps, so there the noise seeks after all and "
             "this is no control; raise --batch until it holds four full episodes"
         )
