@@ -43,6 +43,18 @@ def test_one_row_per_method():
     assert a["hours"] == 0.5
 
 
+def test_the_return_under_the_model_reward_stands_beside_the_score():
+    runs = [run("a", s, [3.0, 10.0 + s]) for s in (0, 1)]
+    for each, model in zip(runs, (20.0, 30.0), strict=True):
+        each.summary["per_deployment"][-1]["evaluated"]["model_return"] = model
+    table = next(iter(sections(material(*runs), film=False))).sheets[0]
+    assert table.cells[0][table.heads.index("model return")] == "25" and "'Model return' is" in table.note
+    for each in runs:
+        each.summary["per_deployment"][-1]["evaluated"]["model_return"] = each.summary["final_return"]
+    table = next(iter(sections(material(*runs), film=False))).sheets[0]
+    assert "model return" not in table.heads and "'Model return'" not in table.note
+
+
 def test_only_seeds_of_both_are_paired():
     found = material(run("a", 0, [1.0]), run("a", 1, [2.0]), run("b", 1, [7.0]), run("b", 2, [100.0]))
     _, b = compare.method_rows(found, found.groups[0])

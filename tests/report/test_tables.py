@@ -28,12 +28,29 @@ def test_nothing_is_cut_on_a_narrow_terminal():
         assert part in text
 
 
+def test_the_return_under_the_model_reward_stands_beside_another_one():
+    summary = sample.summary()
+    assert rows(summary)[0]["model_return"] == -40.0 and "model" not in printed(summary).split("inside")[0]
+    for item in summary["per_deployment"]:  # as wide as it gets
+        item["batch"] |= {"batch_return": -1234.5, "size": 50_000}
+        item["evaluated"] |= {"return": -4258.46, "spread": 1234.5, "model_return": -4275.77, "speed": 12.34}
+        item["trained"]["seconds"] = 3550.0
+    text = printed(summary)
+    assert "-4258.5 ± 1234.5  -4275.8" in text and "…" not in text
+    summary["per_deployment"][0]["evaluated"]["model_return"] = -4258.46 * (1 + 1e-6)  # float32
+    assert "-4258.5 ± 1234.5        -" in printed(summary)
+    summary["per_deployment"][0]["evaluated"] = {"skipped": "no simulator"}
+    assert rows(summary)[0]["model_return"] is None and "-4275.8" in printed(summary)
+
+
 def test_empty_columns_are_left_out():
     assert "speed" not in printed(sample.summary())
     fast = sample.summary()
     fast["per_deployment"][0]["evaluated"]["speed"] = 1.25
     assert "speed" in printed(fast) and "1.25" in printed(fast)
     assert "oracle" not in printed(fast)
+    fast["per_deployment"][1]["batch"]["extra_steps"] = 1234
+    assert "oracle" in printed(fast) and "1,234" in printed(fast)
 
 
 @pytest.mark.parametrize("missing", ["trained", "evaluated"])

@@ -114,7 +114,7 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
             "task": group.task, "deployments": group.deployments, "batch": group.batch, "method": method,
             "runs": len(runs), "asked": material.asked(group, method), "seeds": " ".join(str(run.seed) for run in runs),
             "mean": float(values.mean()), "deviation": float(values.std(ddof=1)) if len(values) > 1 else None,
-            "iqm": iqm.value, **_ends("iqm", iqm, len(runs)),
+            "iqm": iqm.value, **_ends("iqm", iqm, len(runs)), "model_return": _model_return(runs),
             "area": float(statistics.area_under_curve(curves).mean()) if whole else None,
             "goal": goal, "reached": None, "needed": None,
             "difference": None, "difference_low": None, "difference_high": None, "pairs": 0, "better": None,
@@ -127,6 +127,12 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
             row |= _against(scored[reference], runs)
         rows.append(row)
     return rows
+
+
+def _model_return(runs: Sequence[Run]) -> float | None:
+    """Of the last policies, under the reward that imagination uses; none where that is learned."""
+    each = [run.summary["per_deployment"][-1]["evaluated"].get("model_return") for run in runs]
+    return float(np.mean(each)) if None not in each else None
 
 
 def _against(reference: Sequence[Run], runs: Sequence[Run]) -> dict[str, Any]:

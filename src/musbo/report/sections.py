@@ -5,7 +5,7 @@ import io
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from musbo.report.insight import Doubts, doubts
 from musbo.report.tabular import Columns, Sheet, sheet
 from musbo.report.words import count, duration, number, spans, with_spread
 
+MODEL_RETURN = "'Model return' is that of the same episodes under the reward that imagination uses."
 FRAMES, FILM_STEPS, FRAME_SIDE = 8, 200, 240
 
 
@@ -121,6 +122,7 @@ def _result(run: Run) -> Section:
     section.figures = [figure for figure in (figures.one_curve(run), figures.promised(run)) if figure]
     data = tables.rows(summary)
     every = [sheet(title.replace(" ", "-"), title.capitalize(), data, of) for title, of in tables.TABLES.items()]
+    every = [replace(table, note=MODEL_RETURN if "model return" in table.heads else "") for table in every]
     section.sheets = [table for table in every if len(table.heads) > 1]
     return section
 
@@ -146,6 +148,7 @@ COMPARISON: Columns = {
     "method": lambda row: row["method"],
     "runs": lambda row: f"{row['runs']} of {row['asked']}" if row["asked"] > row["runs"] else str(row["runs"]),
     "final return": lambda row: with_spread(row["mean"], row["deviation"]),
+    "model return": lambda row: tables.model_return(row["mean"], row["model_return"]),
     "IQM": lambda row: number(row["iqm"]),
     "95 % interval": lambda row: interval_text(row, "iqm"),
     "mean over deployments": lambda row: number(row["area"]),
@@ -197,6 +200,8 @@ def _comparison(material: Material, group: Group) -> Section:
             f" 'There' is a return of {number(goal)}{half_way}: the median of the deployments to there, and the runs "
         )
         note += "that got there."
+    if any(COMPARISON["model return"](row) != "-" for row in rows):
+        note += f" {MODEL_RETURN}"
     section.sheets = [sheet(f"methods-{group.slug}", "Methods", rows, COMPARISON, note)]
     section.sheets.append(_per_deployment(material, group))
     return section
