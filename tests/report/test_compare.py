@@ -8,9 +8,9 @@ import pytest
 
 from musbo.campaign import flags
 from musbo.cluster.study import cells, parse
-from musbo.report import compare
+from musbo.report import compare, tables
 from musbo.report.gather import Material, Run, names
-from musbo.report.sections import sections, warnings
+from musbo.report.sections import diagnostic_sheets, sections, warnings
 from tests.report import sample
 from tests.stories import tiny
 
@@ -151,6 +151,17 @@ def test_imagined_minus_real():
     found = material(run("a", 0, [1.0, 2.0, 3.0]))
     values = compare.diagnostic(found.of(found.groups[0], "a"), "imagined_minus_real")
     np.testing.assert_allclose(values, [[-2.0 + 40 / 50, -2.0 + 30 / 50, -2.0 + 20 / 50]])
+
+
+def test_novelty_has_three_decimals():
+    runs = [run("a", s, [1.0, 2.0]) for s in (0, 1)]
+    for each, novelty in zip(runs, (1.0, 1.004), strict=True):
+        each.summary["per_deployment"][1]["batch"]["novelty"] = novelty
+        each.summary["per_deployment"][1]["trained"]["dynamics_error"] = novelty
+    found = material(*runs)
+    (table,) = diagnostic_sheets(found, found.groups[0])
+    assert [cells[-1] for cells in table.cells[:2]] == ["1.002 ± 0.003", "1 ± 0.00283"]
+    assert tables.FORESIGHT["novelty"](tables.rows(runs[0].summary)[1]) == "1.000"
 
 
 def test_what_was_foreseen_stands_in_where_training_rates_no_policy():

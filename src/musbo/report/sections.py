@@ -21,7 +21,7 @@ from musbo.report.figures import Figure
 from musbo.report.gather import Group, Material, Run
 from musbo.report.insight import Doubts, doubts
 from musbo.report.tabular import Columns, Sheet, sheet
-from musbo.report.words import count, duration, number, spans, with_spread
+from musbo.report.words import count, decimals, duration, number, spans, with_spread
 
 MODEL_RETURN = "'Model return' is that of the same episodes under the reward that imagination uses."
 FRAMES, FILM_STEPS, FRAME_SIDE = 8, 200, 240
@@ -87,7 +87,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
         if material.alone:
             section.figures += _inner_figures(material.runs[0])
         else:
-            section.sheets = _diagnostics(material, group)
+            section.sheets = diagnostic_sheets(material, group)
         if section.figures:
             yield section
     for group in material.groups:
@@ -136,10 +136,6 @@ def share(value: float) -> str:
     return f"{value:.0%}"
 
 
-def score(value: float) -> str:
-    return f"{value:.3f}"
-
-
 def signed(value: float) -> str:
     return ("+" if value > 0 else "") + number(value)
 
@@ -162,9 +158,9 @@ TOGETHER: Columns = {
     "method": lambda row: row["method"],
     "tasks and budgets": lambda row: str(row["tasks"]),
     "runs": lambda row: str(row["runs"]),
-    "IQM": lambda row: score(row["iqm"]),
-    "95 % interval": lambda row: interval_text(row, "iqm", score),
-    "mean": lambda row: score(row["mean"]),
+    "IQM": lambda row: decimals(row["iqm"]),
+    "95 % interval": lambda row: interval_text(row, "iqm", decimals),
+    "mean": lambda row: decimals(row["mean"]),
     "better than first": lambda row: "-" if row["better"] is None else share(row["better"]),
     "its interval": lambda row: interval_text(row, "better", share),
 }
@@ -225,12 +221,16 @@ def _per_deployment(material: Material, group: Group) -> Sheet:
 
 def _by_deployment(group: Group) -> Columns:
     def column(d: int) -> Callable[[dict[str, Any]], str]:
-        return lambda row: with_spread(row.get(f"mean_{d}"), row.get(f"deviation_{d}"))
+        return lambda row: with_spread(row.get(f"mean_{d}"), row.get(f"deviation_{d}"), _digits(row))
 
     return {str(d): column(d) for d in range(1, group.deployments + 1)}
 
 
-def _diagnostics(material: Material, group: Group) -> list[Sheet]:
+def _digits(row: dict[str, Any]) -> Callable[[float | None], str]:
+    return decimals if row.get("diagnostic") == "novelty" else number
+
+
+def diagnostic_sheets(material: Material, group: Group) -> list[Sheet]:
     """What the figures show, as numbers: mean ± deviation over seeds after each deployment."""
     rows = []
     for name, (_, label, _) in compare.DIAGNOSTICS.items():

@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from musbo.report.words import duration, imagined_per_step, number, quantiles, real_per_step, with_spread
+from musbo.report.words import decimals, duration, imagined_per_step, number, quantiles, real_per_step, with_spread
 
 Row = dict[str, Any]
 
@@ -87,7 +87,7 @@ INSIDE: dict[str, Callable[[Row], str]] = NUMBER | {
 FORESIGHT: dict[str, Callable[[Row], str]] = NUMBER | {
     "speed": lambda row: number(row["speed"]),
     "oracle\nsteps": lambda row: f"{row['extra_steps']:,}" if row["extra_steps"] else "-",
-    "novelty": lambda row: number(row["novelty"]),
+    "novelty": lambda row: decimals(row["novelty"]),
     "energy\ndistance": lambda row: number(row["energy_distance"]),
     "trajectory\nerror": lambda row: number(row["trajectory_mse"]),
     "doubt with\nerror": lambda row: number(row["rank_correlation"]),

@@ -1,7 +1,7 @@
 """Numbers as people read them, and the warnings that a run may deserve."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 RAN_AWAY = 0.5
@@ -17,9 +17,14 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def with_spread(mean: float | None, spread: float | None) -> str:
+def decimals(value: float | None) -> str:
+    """Three of them: novelty differs in the second and third, on either side of 1."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
+def with_spread(mean: float | None, spread: float | None, text: Callable[[float | None], str] = number) -> str:
     """Mean ± deviation; the mean alone where there is nothing to deviate from."""
-    return number(mean) if spread is None or math.isnan(spread) else f"{number(mean)} ± {number(spread)}"
+    return text(mean) if spread is None or math.isnan(spread) else f"{text(mean)} ± {text(spread)}"
 
 
 def count(n: int, noun: str) -> str:
