@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from musbo.campaign import flags
 from musbo.cluster.study import cells, parse
 from musbo.report import compare, tables
 from musbo.report.gather import Material, Run, names
-from musbo.report.sections import diagnostic_sheets, sections, warnings
+from musbo.report.sections import diagnostic_sheets, sections, settings, warnings
 from tests.report import sample
 from tests.stories import tiny
 
@@ -53,6 +54,34 @@ def test_the_return_under_the_model_reward_stands_beside_the_score():
         each.summary["per_deployment"][-1]["evaluated"]["model_return"] = each.summary["final_return"]
     table = next(iter(sections(material(*runs), film=False))).sheets[0]
     assert "model return" not in table.heads and "'Model return'" not in table.note
+
+
+def test_a_comparison_says_its_terms():
+    one, two = run("a", 0, [3.0]), run("b", 0, [4.0])
+    section = next(iter(sections(material(one, two), film=False)))
+    assert section.words == "1 deployment of 100 transitions, preset quick. A return is the mean over 2 episodes."
+    assert "oracle steps" not in section.sheets[0].heads
+    two = replace(two, settings=replace(two.settings, preset="fast", episodes=5))
+    two.summary["per_deployment"][0]["batch"]["extra_steps"] = 1234
+    section = next(iter(sections(material(one, two), film=False)))
+    assert "preset quick and fast. A return is the mean over 2 and 5 episodes." in section.words
+    table = section.sheets[0]
+    assert [cells[table.heads.index("oracle steps")] for cells in table.cells] == ["-", "1,234"]
+    assert "'Oracle steps' were tried" in table.note
+
+
+def test_settings_that_differ_between_tasks_are_shown():
+    def alpha(run: Run, value: float) -> Run:
+        method: Any = run.settings.method
+        return replace(
+            run, settings=replace(run.settings, method=replace(method, label=replace(method.label, alpha=value)))
+        )
+
+    runs = [alpha(run(m, 0, [1.0], t), v) for t, v in (("x", 0.1), ("y", 0.1), ("z", 0.2)) for m in ("a", "b")]
+    first, other = settings(material(*runs, alpha(run("c", 0, [1.0], "z"), 0.3))).sheets
+    assert first.heads == ("setting", "a", "b", "c") and first.cells[0] == ("label.alpha", "0.1", "0.1", "0.3")
+    assert ("episodes", "2", "2", "2") in first.cells and ("preset", "quick", "quick", "quick") in first.cells
+    assert (other.title, other.cells) == ("On z, 1 x 100", (("label.alpha", "0.2", "0.2", "0.3"),))
 
 
 def test_only_seeds_of_both_are_paired():

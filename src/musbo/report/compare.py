@@ -112,12 +112,14 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
         iqm = statistics.interval(statistics.interquartile_mean, values[:, None], seed=SEED)
         row: dict[str, Any] = {
             "task": group.task, "deployments": group.deployments, "batch": group.batch, "method": method,
+            "preset": runs[0].settings.preset, "episodes": runs[0].settings.episodes,
             "runs": len(runs), "asked": material.asked(group, method), "seeds": " ".join(str(run.seed) for run in runs),
             "mean": float(values.mean()), "deviation": float(values.std(ddof=1)) if len(values) > 1 else None,
             "iqm": iqm.value, **_ends("iqm", iqm, len(runs)), "model_return": _model_return(runs),
             "area": float(statistics.area_under_curve(curves).mean()) if whole else None,
             "goal": goal, "reached": None, "needed": None,
             "difference": None, "difference_low": None, "difference_high": None, "pairs": 0, "better": None,
+            "extra_steps": round(np.mean([extra_steps(run) for run in runs])),
             "hours": float(np.mean([run.summary["seconds"] for run in runs])) / 3600,
         }  # fmt: skip
         if whole and goal is not None:
@@ -127,6 +129,11 @@ def method_rows(material: Material, group: Group) -> list[dict[str, Any]]:
             row |= _against(scored[reference], runs)
         rows.append(row)
     return rows
+
+
+def extra_steps(run: Run) -> int:
+    """What an oracle tried in the simulator beside the batches."""
+    return sum(item["batch"].get("extra_steps") or 0 for item in run.summary["per_deployment"])
 
 
 def _model_return(runs: Sequence[Run]) -> float | None:

@@ -97,7 +97,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
             yield from map(_film, _in_order(material, group)[:1])
     if not material.alone:
         yield _every_run(material)
-    yield _settings(material)
+    yield settings(material)
     yield _redo(material)
 
 
@@ -114,7 +114,7 @@ def _result(run: Run) -> Section:
         section.words = f"This run is not finished: {summary['deployments']} of {run.settings.deployments} batches."
     final = with_spread(scored[-1]["return"], scored[-1]["spread"]) if scored else "-"
     section.facts = [
-        ("return of the last policy, mean ± deviation over episodes", final),
+        (f"return of the last policy, mean ± deviation over {count(run.settings.episodes, 'episode')}", final),
         ("transitions", f"{summary['transitions']:,}"),
         ("deployments", f"{summary['deployments']} of {run.settings.deployments}"),
         ("time", duration(summary["seconds"])),
@@ -152,6 +152,7 @@ COMPARISON: Columns = {
     "minus first": lambda row: "-" if row["difference"] is None else signed(row["difference"]),
     "its interval": lambda row: interval_text(row, "difference"),
     "better than first": lambda row: "-" if row["better"] is None else share(row["better"]),
+    "oracle steps": tables.oracle_steps,
     "time": lambda row: duration(row["hours"] * 3600),
 }
 TOGETHER: Columns = {
@@ -174,16 +175,16 @@ def _needed(row: dict[str, Any]) -> str:
 
 
 def _comparison(material: Material, group: Group) -> Section:
-    section = Section(f"Return: {group.title}")
+    section = Section(f"Return: {group.title}", _terms(material, group))
     lost = compare.unscored(material, group)
     if lost:
-        section.words = f"Without a final return, and not in what follows: {', '.join(map(_named, lost))}"
+        section.words += f" Without a final return, and not in what follows: {', '.join(map(_named, lost))}"
         section.words += " (no simulator to evaluate in, or a return that was no number)."
     drawn = (figures.curves(material, group), figures.final_returns(material, group))
     section.figures = [figure for figure in drawn if figure]
     rows = compare.method_rows(material, group)
     if not rows:
-        section.words = section.words or "No run has finished yet."
+        section.words += "" if lost else " No run has finished yet."
         return section
     goal = rows[0]["goal"]
     note = f"The final return is the mean ± deviation over seeds. Differences are to {rows[0]['method']}, seed by seed"
@@ -198,9 +199,21 @@ def _comparison(material: Material, group: Group) -> Section:
         note += "that got there."
     if any(COMPARISON["model return"](row) != "-" for row in rows):
         note += f" {MODEL_RETURN}"
+    if any(row["extra_steps"] for row in rows):
+        note += " 'Oracle steps' were tried in the simulator beside the transitions of a run, the mean over runs."
     section.sheets = [sheet(f"methods-{group.slug}", "Methods", rows, COMPARISON, note)]
     section.sheets.append(_per_deployment(material, group))
     return section
+
+
+def _terms(material: Material, group: Group) -> str:
+    """What a return here is the return of. Methods that came from several places may differ."""
+    own = [run.settings for run in material.runs if run.group == group]
+    presets, episodes = ({getattr(each, name): None for each in own} for name in ("preset", "episodes"))
+    return (
+        f"{count(group.deployments, 'deployment')} of {group.batch:,} transitions, preset {' and '.join(presets)}. "
+        f"A return is the mean over {' and '.join(map(str, episodes))} episodes."
+    )
 
 
 def _per_deployment(material: Material, group: Group) -> Sheet:
@@ -388,12 +401,13 @@ def _every_run(material: Material) -> Section:
     rows = [
         compare.place(run)
         | {"last_return": run.summary["final_return"], "finished": run.finished, "seconds": run.summary["seconds"]}
-        | {"policy_sha256": run.summary["policy_sha256"]}
+        | {"policy_sha256": run.summary["policy_sha256"], "extra_steps": compare.extra_steps(run)}
         for run in material.runs
     ]
     columns: Columns = {name: lambda row, name=name: str(row[name]) for name in ("task", "budget", "method", "seed")}
     columns |= {
         "last return": lambda row: number(row["last_return"]),
+        "oracle steps": tables.oracle_steps,
         "finished": lambda row: "yes" if row["finished"] else "no",
         "time": lambda row: duration(row["seconds"]),
         "policy": lambda row: (row["policy_sha256"] or "-")[:12],
@@ -409,25 +423,39 @@ def _every_run(material: Material) -> Section:
     return section
 
 
-def _settings(material: Material) -> Section:
-    """Every setting of every method, those that differ first."""
+def settings(material: Material) -> Section:
+    """Every setting of every method, those that differ between methods first; then what is another one elsewhere."""
     section = Section("Settings")
     first: dict[str, Run] = {}
     for run in material.runs:
         first.setdefault(run.method, run)
-    values = {method: dict(flags.flat(run.settings.method)) for method, run in first.items()}
+    values = {method: _own(run) for method, run in first.items()}
     names = list(dict.fromkeys(name for each in values.values() for name in each))
-    rows = [{"setting": name} | {method: each.get(name, "-") for method, each in values.items()} for name in names]
-    rows.sort(key=lambda row: len({str(row[method]) for method in values}) == 1)
+    names.sort(key=lambda name: len({str(each.get(name)) for each in values.values()}) == 1)
+    section.sheets = [_setting_sheet("settings", "Settings", names, values)]
+    if len(material.groups) > 1:
+        section.words = f"As on {material.groups[0].title}; what is another one elsewhere stands below."
+    others = {method: run.group.title for method, run in first.items() if run.group != material.groups[0]}
+    if others:
+        section.words += " " + "; ".join(f"{method} as on {title}" for method, title in others.items()) + "."
+    for group in material.groups[1:]:
+        here = {method: _own(material.of(group, method)[0]) for method in material.methods(group)}
+        differ = [name for name in names if any(each.get(name) != values[m].get(name) for m, each in here.items())]
+        if differ:
+            section.sheets.append(_setting_sheet(f"settings-{group.slug}", f"On {group.title}", differ, here))
+    return section
+
+
+def _own(run: Run) -> dict[str, Any]:
+    settings = run.settings
+    return {"preset": settings.preset, "episodes": settings.episodes, **dict(flags.flat(settings.method))}
+
+
+def _setting_sheet(name: str, title: str, names: list[str], values: dict[str, dict[str, Any]]) -> Sheet:
+    rows = [{"setting": each} | {method: own.get(each, "-") for method, own in values.items()} for each in names]
     columns: Columns = {"setting": lambda row: row["setting"]}
     columns |= {method: lambda row, method=method: _value(row[method]) for method in values}
-    elsewhere = {method: run.group.title for method, run in first.items() if run.group != material.groups[0]}
-    if len(material.groups) > 1:
-        section.words = f"As on {material.groups[0].title}; presets differ between tasks."
-    if elsewhere:
-        section.words += " " + "; ".join(f"{method} as on {title}" for method, title in elsewhere.items()) + "."
-    section.sheets = [sheet("settings", "Settings", rows, columns)] if rows else []
-    return section
+    return sheet(name, title, rows, columns)
 
 
 def _value(value: Any) -> str:

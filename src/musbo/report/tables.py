@@ -66,6 +66,10 @@ def model_return(own: float | None, model: float | None) -> str:
     return "-" if own is None or model is None or math.isclose(own, model, rel_tol=1e-4) else number(model)
 
 
+def oracle_steps(row: Row) -> str:
+    return f"{row['extra_steps']:,}" if row["extra_steps"] else "-"
+
+
 NUMBER = {"no.": lambda row: str(row["deployment"])}
 OUTCOME: dict[str, Callable[[Row], str]] = NUMBER | {
     "transitions": lambda row: f"{row['transitions']:,}",
@@ -86,7 +90,7 @@ INSIDE: dict[str, Callable[[Row], str]] = NUMBER | {
 }
 FORESIGHT: dict[str, Callable[[Row], str]] = NUMBER | {
     "speed": lambda row: number(row["speed"]),
-    "oracle\nsteps": lambda row: f"{row['extra_steps']:,}" if row["extra_steps"] else "-",
+    "oracle\nsteps": oracle_steps,
     "novelty": lambda row: decimals(row["novelty"]),
     "energy\ndistance": lambda row: number(row["energy_distance"]),
     "trajectory\nerror": lambda row: number(row["trajectory_mse"]),
