@@ -9,7 +9,7 @@ import pytest
 
 from musbo.campaign import flags
 from musbo.cluster.study import cells, parse
-from musbo.report import compare, tables
+from musbo.report import compare, figures, tables
 from musbo.report.gather import Material, Run, names
 from musbo.report.sections import diagnostic_sheets, sections, settings, warnings
 from tests.report import sample
@@ -131,6 +131,22 @@ def test_a_band_is_the_mean_over_seeds():
     assert found.deployments.tolist() == [1, 3] and found.value.tolist() == [2.0, 3.0]
     assert (found.low[0], found.high[0]) == (1.0, 3.0) and found.low[1] == found.high[1] == 3.0
     assert compare.band(np.full((2, 3), np.nan)) is None
+
+
+def test_one_deployment_has_its_interval_and_its_seeds():
+    values = {
+        "a": np.array([[1.0], [3.0], [5.0]]),
+        "b": np.array([[np.nan, 4.0], [np.nan, 8.0]]),
+        "c": np.array([[2.0]]),
+    }
+    with figures.canvas() as (_, axes):
+        assert figures.bands(axes, values, {"a": 0, "b": 1, "c": 2}) == 3
+        drawn = [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in axes.lines]
+        bars = [bar.get_segments()[0].tolist() for bar in axes.collections]
+    assert drawn == [
+        ([0.8] * 3, [1.0, 3.0, 5.0]), ([0.8], [3.0]), ([2.0] * 2, [4.0, 8.0]), ([2.0], [6.0]), ([1.2], [2.0])
+    ]  # fmt: skip
+    assert bars == [[[0.8, 1.0], [0.8, 5.0]], [[2.0, 4.0], [2.0, 8.0]]]
 
 
 def test_all_tasks_on_one_line():

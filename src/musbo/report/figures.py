@@ -85,27 +85,32 @@ def _whole_numbers(axes: Any, deployments: int) -> None:
     axes.set_xlim(0.7, deployments + 0.3)
 
 
-def _bands(axes: Any, values: dict[str, np.ndarray], order: dict[str, int]) -> int:
+def bands(axes: Any, values: dict[str, np.ndarray], order: dict[str, int]) -> int:
     """Mean, interval and every seed of each method; returns how many methods had something to draw."""
-    drawn = 0
-    for method, each in values.items():
-        found = compare.band(each)
-        if found is None:
-            continue
-        drawn, style = drawn + 1, look(order[method])
-        if len(found.seeds) > 1:
-            for seed in found.seeds:
-                axes.plot(found.deployments, seed, color=style["color"], linewidth=0.7, alpha=0.45)
-            axes.fill_between(found.deployments, found.low, found.high, color=style["color"], alpha=0.16, linewidth=0)
-        axes.plot(found.deployments, found.value, marker="o", markersize=4, linewidth=2, label=method, **style)
-    return drawn
+    found = {method: band for method, each in values.items() if (band := compare.band(each)) is not None}
+    aside = [0.0] if len(found) == 1 else np.linspace(-0.2, 0.2, len(found))
+    for (method, each), shift in zip(found.items(), aside, strict=True):
+        style, x = look(order[method]), each.deployments
+        colour, several, alone = style["color"], len(each.seeds) > 1, len(x) == 1
+        if alone:  # there is no line to follow: side by side, for else they would hide each other
+            x = x + shift
+        if several and alone:
+            axes.vlines(x, each.low, each.high, color=colour, linewidth=7, alpha=0.25)
+            axes.plot(np.repeat(x, len(each.seeds)), each.seeds[:, 0], ".", color=colour, markersize=5, alpha=0.7)
+        elif several:
+            for seed in each.seeds:
+                axes.plot(x, seed, color=colour, linewidth=0.7, alpha=0.45)
+            axes.fill_between(x, each.low, each.high, color=colour, alpha=0.16, linewidth=0)
+        marker = "D" if alone else "o"
+        axes.plot(x, each.value, marker=marker, markersize=4, linewidth=2, label=method, **style)
+    return len(found)
 
 
 def curves(material: Material, group: Group) -> Figure | None:
     """Return per deployment."""
     scored = compare.finals(material, group)
     with canvas() as (drawing, axes):
-        drawn = _bands(axes, {method: compare.returns(runs) for method, runs in scored.items()}, material.order)
+        drawn = bands(axes, {method: compare.returns(runs) for method, runs in scored.items()}, material.order)
         if not drawn:
             return None
         level = compare.random_level(material, group)
@@ -126,7 +131,7 @@ def _what_the_band_is(runs: Iterable[Sequence[Run]]) -> str:
     if max(counts) < 2:
         return ""
     which = "" if min(counts) > 1 else ", where there are several"
-    return f": mean over seeds{which}, its 95 % bootstrap interval, and every seed as a thin line"
+    return f": mean over seeds{which}, its 95 % bootstrap interval, and every seed as a thin line or a dot"
 
 
 def final_returns(material: Material, group: Group) -> Figure | None:
@@ -158,7 +163,7 @@ def diagnostics(material: Material, group: Group) -> list[Figure]:
         runs = {m: material.comparable(group, m) for m in material.methods(group)}
         values = {method: compare.diagnostic(each, name) for method, each in runs.items()}
         with canvas() as (drawing, axes):
-            drawn = _bands(axes, values, material.order)
+            drawn = bands(axes, values, material.order)
             if not drawn:
                 continue
             axes.set_ylabel(label)
