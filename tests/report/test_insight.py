@@ -1,3 +1,6 @@
+import re
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,7 +13,9 @@ from musbo.core import serial
 from musbo.data.files import batch_from_bytes
 from musbo.models import labeler
 from musbo.models.mlp import member
-from musbo.report.insight import doubts
+from musbo.report import figures
+from musbo.report.insight import Doubts, doubts
+from musbo.report.sections import flat_doubt
 from tests.stories import tiny
 
 
@@ -50,6 +55,19 @@ def test_when_and_where(run):
     # Main directions: the plane holds as much variance as the two largest eigenvalues of the correlations.
     values = np.linalg.eigvalsh(np.cov(z.T, bias=True))
     np.testing.assert_allclose(found.plane.var(0), values[::-1][:2], rtol=1e-5)
+
+
+def test_doubt_that_is_nearly_the_same_everywhere_is_called_so():
+    doubt = np.linspace(2.302, 2.306, 41)
+    found = Doubts(1, doubt, np.random.default_rng(0).normal(size=(41, 2)), np.array([1, 2]),
+                   np.array([[2.304] * 2, [2.303] * 2, [2.305] * 2]), np.zeros(2))  # fmt: skip
+    assert flat_doubt(found).endswith("nearly the same everywhere: 80 % of it lies between 2.302 and 2.306.")
+    assert flat_doubt(replace(found, doubt=np.linspace(1.0, 1.1, 41))) == ""
+    drawn = figures.uncertain_places(found, "here").svg.decode()
+    assert [f">{value}<" in drawn for value in ("2.302", "2.304", "2.306")] == [True] * 3 and "most" not in drawn
+    drawn = figures.uncertain_times(found, "here").svg.decode()
+    (top,) = re.findall(rf'<path d="M [\d.]+ ([\d.]+)[^<]+clip-path[^<]+stroke: {figures.COLOURS[1]}', drawn)
+    assert float(top) > 15  # points below the edge of the picture: the curve does not lie on the frame
 
 
 def test_a_method_without_a_model_has_no_doubts(tmp_path):

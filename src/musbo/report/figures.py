@@ -314,13 +314,15 @@ def uncertain_places(found: Doubts, task: str) -> Figure:
         rank = np.empty(len(found.doubt))
         rank[np.argsort(found.doubt)] = np.linspace(0, 1, len(rank))
         dots = axes.scatter(*found.plane.T, c=rank, s=7, cmap="plasma", linewidths=0, rasterized=True)
-        scale = drawing.colorbar(dots, ax=axes, label="doubt", ticks=[0, 1])
-        scale.ax.set_yticklabels(["least", "most"])
+        ticks = np.linspace(0, 1, 5)
+        scale = drawing.colorbar(dots, ax=axes, label="doubt, in units of the state", ticks=ticks)
+        scale.ax.set_yticklabels([f"{value:.4g}" for value in np.quantile(found.doubt, ticks)])
         scale.outline.set_visible(False)
         axes.set_xlabel("first main direction of the states")
         axes.set_ylabel("second")
         axes.grid(visible=False)
-        title = "Where: the states of the last batch, coloured by how unsure the model is of the next one."
+        title = "Where: the states of the last batch, coloured by how unsure the model is of the next one, "
+        title += "a quarter of them between two marks."
         return keep(drawing, f"uncertain-places-{task}", title)
 
 
@@ -331,6 +333,6 @@ def uncertain_times(found: Doubts, task: str) -> Figure:
         axes.plot(found.steps, middle, color=COLOURS[1], marker="o", markersize=3, label="median")
         axes.set_xlabel("step of the episode")
         axes.set_ylabel("doubt, in units of the state")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * high.max() or 1)
         _legend(axes, 2)
         return keep(drawing, f"uncertain-times-{task}", "When: the same doubt along the episodes of the batch.")

@@ -21,7 +21,7 @@ from musbo.report.figures import Figure
 from musbo.report.gather import Group, Material, Run
 from musbo.report.insight import Doubts, doubts
 from musbo.report.tabular import Columns, Sheet, sheet
-from musbo.report.words import count, decimals, duration, number, spans, with_spread
+from musbo.report.words import INERT, count, decimals, duration, number, spans, with_spread
 
 MODEL_RETURN = "'Model return' is that of the same episodes under the reward that imagination uses."
 FRAMES, FILM_STEPS, FRAME_SIDE = 8, 200, 240
@@ -350,13 +350,21 @@ def _uncertainty(runs: list[Run]) -> Iterator[Section]:
             section.words = (
                 f"The states that {_named(run)}, met in deployment {found.deployment}, and how unsure the model is of "
                 "what follows each. That batch was collected before the last training, and is part of its data."
-            )
+            ) + flat_doubt(found)
             section.figures = [
                 figures.uncertain_places(found, run.group.slug), figures.uncertain_times(found, run.group.slug)
             ]  # fmt: skip
             section.sheets = [_typical(found, run.group.slug)]
             yield section
             return
+
+
+def flat_doubt(found: Doubts) -> str:
+    """A sentence where colours and curves show differences that are none."""
+    low, high = np.quantile(found.doubt, [0.1, 0.9])
+    if high - low >= INERT * high:
+        return ""
+    return f" The doubt is nearly the same everywhere: 80 % of it lies between {low:.4g} and {high:.4g}."
 
 
 def _typical(found: Doubts, slug: str) -> Sheet:

@@ -7,7 +7,7 @@ from typing import Any
 RAN_AWAY = 0.5
 """More than this share of imagined trajectories that were cut: the models are asked about what they do not know."""
 INERT = 0.05
-"""A 10-90 % range of U below this, or of a penalty below this share of it: what is nearly constant changes nothing."""
+"""A 10-90 % range of U below this, or of a penalty or doubt below this share of it: it is nearly constant."""
 
 
 def number(value: float | None) -> str:
