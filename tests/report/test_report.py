@@ -279,6 +279,15 @@ def test_a_damaged_cell_is_missing_and_the_others_are_shown(tmp_path: Path, stud
     assert [row[0] for row in tables["table-missing"][1:]] == ["pointmass-bc-2x100-s1"]
 
 
+def test_a_run_whose_ledger_alone_was_kept_says_so(tmp_path: Path, study: Path):
+    (tmp_path / "run").mkdir()
+    shutil.copy(study / "pointmass-small-2x100-s0" / "ledger.sqlite", tmp_path / "run")
+    page.write(gather([tmp_path / "run"]), tmp_path / "report")
+    text = (tmp_path / "report" / "index.html").read_text()
+    kept = "the networks and data of musbo, seed 0, were not kept here."
+    assert f"Not shown: {kept}" in text and f"No pictures: {kept}" in text and str(tmp_path) not in text
+
+
 def test_the_command(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["report", str(study), "--no-film", "--tensorboard", "--out", str(tmp_path / "out"), "--json"]
     assert main(words) == 0
@@ -294,6 +303,26 @@ in_a_browser = pytest.mark.skipif(
     BROWSER is None and os.environ.get("MUSBO_BROWSER") != "required",
     reason="no browser: apt install chromium, and this test opens the page in it",
 )
+
+
+@in_a_browser
+def test_a_long_message_stays_on_a_narrow_page(tmp_path: Path, study: Path):
+    from playwright.sync_api import sync_playwright
+
+    run = tmp_path / "run"
+    shutil.copytree(study / "pointmass-small-2x100-s0", run, ignore=shutil.ignore_patterns("report"))
+    for path in (run / "store").iterdir():
+        path.unlink()
+    page.write(gather([run]), tmp_path / "report")
+    place = tmp_path / "report" / "index.html"
+    assert len(re.findall(rf"cannot read the artefact {run}/store/[0-9a-f]{{64}}", place.read_text())) == 2
+    assert BROWSER is not None, "MUSBO_BROWSER=required, but there is no chromium"
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 360, "height": 900})
+        tab.goto(place.as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        browser.close()
 
 
 @in_a_browser

@@ -12,7 +12,7 @@ import numpy as np
 
 from musbo.algorithms import recipes
 from musbo.campaign import api, flags
-from musbo.campaign.folders import LEDGER, read_status
+from musbo.campaign.folders import LEDGER, STORE, read_status
 from musbo.campaign.ledger import Ledger
 from musbo.cluster.study import to_toml
 from musbo.core.errors import UserError
@@ -341,6 +341,7 @@ def _uncertainty(runs: list[Run]) -> Iterator[Section]:
     for run in runs:
         section = Section(f"Where the policy is uncertain: {run.group.title}")
         try:
+            _require_kept(run)
             found = doubts(run.folder)
         except UserError as error:
             section.words = f"Not shown: {error}"
@@ -378,6 +379,12 @@ def _typical(found: Doubts, slug: str) -> Sheet:
     return sheet(f"uncertain-{slug}", "What is special about the doubtful states", rows, columns, note)
 
 
+def _require_kept(run: Run) -> None:
+    """Records of a run may be its ledger alone."""
+    if not (run.folder / STORE).is_dir():
+        raise UserError(f"the networks and data of {_named(run)}, were not kept here.")
+
+
 def _named(run: Run) -> str:
     return f"{run.method}, seed {run.seed}"
 
@@ -385,6 +392,7 @@ def _named(run: Run) -> str:
 def _film(run: Run) -> Section:
     section = Section(f"The last policy at work: {run.group.title}")
     try:
+        _require_kept(run)
         frames = list(api.film(run.folder, steps=FILM_STEPS))
     except UserError as error:
         section.words = f"No pictures: {error}"
