@@ -149,6 +149,20 @@ def test_one_deployment_has_its_interval_and_its_seeds():
     assert bars == [[[0.8, 1.0], [0.8, 5.0]], [[2.0, 4.0], [2.0, 8.0]]]
 
 
+def test_the_reliability_of_the_first_run_of_each_method():
+    runs = [run("a", 0, [1.0, 2.0]), run("a", 1, [1.0, 2.0]), run("b", 0, [1.0, 2.0]), run("c", 0, [1.0, 2.0])]
+    found = material(*runs)
+    assert figures.reliabilities(found, found.groups[0]) is None
+    for i, each in enumerate(runs[:3]):
+        each.summary["per_deployment"][-1]["trained"] |= {
+            "reliability_doubt": [1.0 + i, 2.0],
+            "reliability_error": [1.0, 3.0],
+        }
+    figure = figures.reliabilities(found, found.groups[0])
+    assert figure is not None and figure.name == "reliability-pointmass-2x100"
+    assert [f">{method}<" in figure.svg.decode() for method in "abc"] == [True, True, False]
+
+
 def test_all_tasks_on_one_line():
     """Task x: 0 to 80; task y: -100 (random) to 0. A task on which nobody is above random actions is left out."""
     runs = [run("a", s, [v], "x") for s, v in ((0, 60.0), (1, 100.0))] + [run("b", s, [40.0], "x") for s in (0, 1)]

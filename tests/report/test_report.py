@@ -97,6 +97,7 @@ def test_the_tables_of_a_study_are_its_data(study: Path, written: Path):
     assert [row[0] for row in shown["table-all-tasks"][1:]] == ["random", "bc"]  # what ran on both
     text = (written / "index.html").read_text()
     assert "1 missing" in text
+    assert "for example: musbo report first/pointmass-small-2x100-s0</p>" in text
     assert text.count("the coefficient is inert") == 1  # of two seeds and two deployments
     assert '<span class="note">small on pointmass, 2 x 100, seeds 0, 1, deployments 1, 2</span>' in text
 
@@ -113,7 +114,8 @@ def test_the_files_beside_the_page(studies: list[Path], written: Path):
         novelty = item["batch"].get("novelty")
         assert row["novelty"] == ("" if novelty is None else str(novelty))
     figures = sorted(path.name for path in (written / "figures").iterdir())
-    for name in ("curves-pointmass-2x100", "final-pendulum-2x400", "novelty-pointmass-2x100", "profiles", "aggregate"):
+    for name in ("curves-pointmass-2x100", "final-pendulum-2x400", "novelty-pointmass-2x100", "profiles", "aggregate",
+                 "reliability-pointmass-2x100"):  # fmt: skip
         assert f"{name}.svg" in figures and f"{name}.png" in figures
     tex = (written / "tables" / "methods-pointmass-2x100.tex").read_text()
     body = tex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()

@@ -288,24 +288,47 @@ def exploration(run: Run) -> Figure | None:
 
 def reliability(run: Run) -> Figure | None:
     """Does doubt go with error? In ten groups of held-out steps, for the first and the last deployment."""
-    items = [item for item in run.summary["per_deployment"] if _known(item["trained"], "reliability_doubt")]
-    items = [item for item in items if _known(item["trained"], "reliability_error")]
-    if not items:
+    items = _with_reliability(run)
+    shown = items[:1] if len(items) < 2 else [items[0], items[-1]]
+    lines = [(f"deployment {item['deployment']}", item["trained"], look(i)) for i, item in enumerate(shown)]
+    return _reliability(lines, "reliability", "Disagreement against error on held-out steps, in ten equal groups.")
+
+
+def reliabilities(material: Material, group: Group) -> Figure | None:
+    """The same of every method: of its first run, after the last deployment."""
+    first = {method: _with_reliability(material.comparable(group, method)[0]) for method in material.methods(group)}
+    lines = [(method, items[-1]["trained"], look(material.order[method])) for method, items in first.items() if items]
+    title = f"Disagreement against error on {group.title}: held-out steps in ten equal groups, "
+    title += "after the last deployment of the first run of each method."
+    return _reliability(lines, f"reliability-{group.slug}", title)
+
+
+def _with_reliability(run: Run) -> list[dict[str, Any]]:
+    parts = ("reliability_doubt", "reliability_error")
+    return [item for item in run.summary["per_deployment"] if all(_known(item["trained"], part) for part in parts)]
+
+
+def _reliability(lines: Sequence[tuple[str, dict[str, Any], dict[str, Any]]], name: str, title: str) -> Figure | None:
+    """Name, numbers and look of each line."""
+    if not lines:
         return None
     with canvas() as (drawing, axes):
-        shown = items[:1] if len(items) == 1 else [items[0], items[-1]]
-        for i, item in enumerate(shown):
-            trained, style = item["trained"], look(i)
-            axes.plot(trained["reliability_doubt"], trained["reliability_error"], marker="o", markersize=4,
-                      label=f"deployment {item['deployment']}", **style)  # fmt: skip
-        positive = all(min(item["trained"][f"reliability_{part}"]) > 0 for item in shown for part in ("doubt", "error"))
-        if positive:
+        from matplotlib.ticker import LogLocator
+
+        for label, trained, style in lines:
+            doubt, error = trained["reliability_doubt"], trained["reliability_error"]
+            axes.plot(doubt, error, marker="o", markersize=4, label=label, **style)
+        if all(min(trained[f"reliability_{part}"]) > 0 for _, trained, _ in lines for part in ("doubt", "error")):
             axes.set_xscale("log")
             axes.set_yscale("log")
+            for axis in (axes.xaxis, axes.yaxis):  # at 1, 2, 5, 10: more of them run into each other
+                axis.set_minor_locator(LogLocator(subs=(2, 5), numticks=4))
+                axis.set_major_formatter("{x:g}")
+                axis.set_minor_formatter("{x:g}")
         axes.set_xlabel("disagreement of the labeler")
         axes.set_ylabel("error of its members' mean")
-        _legend(axes, len(shown))
-        return keep(drawing, "reliability", "Disagreement against error on held-out steps, in ten equal groups.")
+        _legend(axes, len(lines))
+        return keep(drawing, name, title)
 
 
 def uncertain_places(found: Doubts, task: str) -> Figure:

@@ -87,7 +87,9 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
         if material.alone:
             section.figures += _inner_figures(material.runs[0])
         else:
+            section.figures += [figure] if (figure := figures.reliabilities(material, group)) else []
             section.sheets = diagnostic_sheets(material, group)
+            section.words = _inside(_in_order(material, group)[0])
         if section.figures:
             yield section
     for group in material.groups:
@@ -99,6 +101,14 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
         yield _every_run(material)
     yield settings(material)
     yield _redo(material)
+
+
+def _inside(run: Run) -> str:
+    place = "/".join(run.folder.resolve().parts[-2:])
+    return (
+        "U over all updates, zeta of each batch and the reliability of each run are on pages of their own, "
+        f"for example: {shlex.join(['musbo', 'report', place])}"
+    )
 
 
 def _in_order(material: Material, group: Group) -> list[Run]:
