@@ -78,7 +78,10 @@ def test_settings_that_differ_between_tasks_are_shown():
         )
 
     runs = [alpha(run(m, 0, [1.0], t), v) for t, v in (("x", 0.1), ("y", 0.1), ("z", 0.2)) for m in ("a", "b")]
-    first, other = settings(material(*runs, alpha(run("c", 0, [1.0], "z"), 0.3))).sheets
+    assert settings(material(*runs[:4])).words == "As on x, 1 x 100; the same on the others."
+    section = settings(material(*runs, alpha(run("c", 0, [1.0], "z"), 0.3)))
+    assert section.words == "As on x, 1 x 100; what differs on the others stands below. c as on z, 1 x 100."
+    first, other = section.sheets
     assert first.heads == ("setting", "a", "b", "c") and first.cells[0] == ("label.alpha", "0.1", "0.1", "0.3")
     assert ("episodes", "2", "2", "2") in first.cells and ("preset", "quick", "quick", "quick") in first.cells
     assert (other.title, other.cells) == ("On z, 1 x 100", (("label.alpha", "0.2", "0.2", "0.3"),))

@@ -459,16 +459,17 @@ def settings(material: Material) -> Section:
     names = list(dict.fromkeys(name for each in values.values() for name in each))
     names.sort(key=lambda name: len({str(each.get(name)) for each in values.values()}) == 1)
     section.sheets = [_setting_sheet("settings", "Settings", names, values)]
-    if len(material.groups) > 1:
-        section.words = f"As on {material.groups[0].title}; what is another one elsewhere stands below."
-    others = {method: run.group.title for method, run in first.items() if run.group != material.groups[0]}
-    if others:
-        section.words += " " + "; ".join(f"{method} as on {title}" for method, title in others.items()) + "."
     for group in material.groups[1:]:
         here = {method: _own(material.of(group, method)[0]) for method in material.methods(group)}
         differ = [name for name in names if any(each.get(name) != values[m].get(name) for m, each in here.items())]
         if differ:
             section.sheets.append(_setting_sheet(f"settings-{group.slug}", f"On {group.title}", differ, here))
+    if len(material.groups) > 1:
+        others = "what differs on the others stands below" if len(section.sheets) > 1 else "the same on the others"
+        section.words = f"As on {material.groups[0].title}; {others}."
+    elsewhere = {method: run.group.title for method, run in first.items() if run.group != material.groups[0]}
+    if elsewhere:
+        section.words += " " + "; ".join(f"{method} as on {title}" for method, title in elsewhere.items()) + "."
     return section
 
 
