@@ -159,6 +159,13 @@ def test_a_second_study_in_the_same_place_is_refused_and_changes_nothing(
         first.wait(timeout=120)
 
 
+def test_a_cell_does_without_jax_until_it_is_musbo():
+    """JAX has a callback in the garbage collector, where a Ctrl-C is lost; a cell does not note it yet."""
+    words = "import sys, musbo.cluster.cell as cell; cell.wait_for_lock(cell.Path('none')); print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_a_cell_goes_on_with_what_another_has_begun(tmp_path: Path):
     """A lost worker can still be making a campaign when the cell is begun elsewhere, with the words to make it."""
     folder = tmp_path / "run"

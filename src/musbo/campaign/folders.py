@@ -15,7 +15,7 @@ import numpy as np
 
 import musbo
 from musbo.campaign import steps
-from musbo.campaign.ledger import Ledger, lock
+from musbo.campaign.ledger import LEDGER, Ledger, lock
 from musbo.campaign.settings import Campaign, fingerprint, load_task
 from musbo.campaign.store import Store
 from musbo.core import serial
@@ -28,7 +28,7 @@ from musbo.data.files import batch_bytes
 from musbo.field.worlds import no_simulator
 from musbo.tasks.task import Task
 
-LEDGER, STORE, SETTINGS = "ledger.sqlite", "store", "settings.json"
+STORE, SETTINGS = "store", "settings.json"
 SIMULATORS = ("gymnasium", "mujoco", "dm_control")
 
 

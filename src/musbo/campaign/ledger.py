@@ -26,6 +26,7 @@ import numpy as np
 from musbo.campaign.steps import Event, require_allowed, status
 from musbo.core.errors import UserError
 
+LEDGER = "ledger.sqlite"  # its name in the directory of a campaign
 VERSION = 1
 APPLICATION = 0x6D757362
 """SQLite's application id of our files: "musb" in ASCII."""

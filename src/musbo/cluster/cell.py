@@ -28,13 +28,14 @@ def command(cores: Sequence[int], folder: Path, words: Sequence[str]) -> list[st
 
 
 def main(parent: str, cores: str, folder: str, *words: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it at once; an exception could be lost in an import
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if cores:
             os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     if os.getppid() != int(parent):  # it died before it could be watched
         sys.exit(1)
-    from musbo.campaign.folders import LEDGER  # it takes a second: the parent is watched before
+    from musbo.campaign.ledger import LEDGER
 
     wait_for_lock(Path(folder))
     if (Path(folder) / LEDGER).exists():  # only now: whoever was making it may have done so meanwhile
