@@ -166,7 +166,7 @@ def _(method: MOPO, task: Task, rows: int, newest: int) -> dict[str, float]:
     one = partial(refill, task, method.horizon, method.branches, method.penalty)
     somewhere = Starts(jnp.zeros((10, task.obs_size)), jnp.asarray(10))
     rollouts = -(-method.steps // method.refresh)
-    objective = DecayedLikelihood(method.decay)
+    objective = DecayedLikelihood(method.decay, method.dynamics.members)
     return {
         "dynamics": fitting(method.dynamics, objective, members, n_in, n_out, int(TRAINING_SHARE * rows)),
         "branches": rollouts * operations(one, actor, frame_of(task), model, somewhere, held, jnp.asarray(0), KEY),
