@@ -1,4 +1,4 @@
-"""What is written, held against the code: links lead somewhere, commands and names exist, no method is left out."""
+"""What is written, held against the code: commands and names exist, no method is left out."""
 
 import re
 import shlex
@@ -13,12 +13,6 @@ from musbo.cli import _parser, _run_parser, _study_parser
 ROOT = Path(__file__).parents[1]
 # Not deeper than a folder per claim: benchmarks may hold environments of their own.
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "benchmarks").glob("*/*.md"))]
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
-        assert target.startswith("https://") or (document.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
