@@ -3,14 +3,17 @@
 This file is read before any test imports musbo, which the import hook needs.
 """
 
+import gc
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
-# Compiled programs are kept between runs. In the environment, so that the processes that tests start find them too.
+# Compiled programs are kept between runs, the smallest too: most are small, and one from the disk takes half the time.
+# In the environment, so that the processes that tests start find them too.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 # Most of the time of the tests goes into compiling small programs that run once: a third of it is LLVM's optimiser.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -21,6 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
+import pytest  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
 install_import_hook("musbo", "beartype.beartype")
@@ -33,3 +37,27 @@ _untimed = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.t
 hypothesis.settings.register_profile("short", **_untimed, derandomize=True, max_examples=50)
 hypothesis.settings.register_profile("long", **_untimed, max_examples=300)
 hypothesis.settings.load_profile("short")
+
+# JAX keeps every program that it has compiled: a process that runs all tests would hold gigabytes of them.
+ENOUGH = 1_200_000_000  # bytes
+PAGES = Path("/proc/self/statm")
+
+
+def holds_much(last_of_file: bool) -> bool:
+    """Whether this process holds more than enough memory. Where the system does not say, after every file."""
+    if not PAGES.exists():
+        return last_of_file
+    return int(PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > ENOUGH
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Between two tests, forget the programs where they take much. Those that are needed again come from the disk."""
+    result = yield
+    if holds_much(nextitem is None or nextitem.path != item.path):
+        from musbo.core.memory import give_back  # the import hook has to be there first
+
+        jax.clear_caches()
+        gc.collect()
+        give_back()
+    return result
