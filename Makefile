@@ -3,8 +3,9 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-# At most four workers: each one imports JAX and compiles for itself.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+# At most four workers, and no more than the free memory has room for: a worker takes less than 2 GB.
+WORKERS = $(or $(shell awk '/^MemAvailable:/ { n = int($$2 / 2097152); print (n < 1 ? 1 : n > 4 ? 4 : n) }' /proc/meminfo 2>/dev/null),4)
+PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all check coverage bench clean
@@ -15,14 +16,14 @@ help: ## show the verbs
 run: $(VENV)/.installed ## install and run a small campaign (make run ARGS="--help" shows its settings)
 	$(BIN)/musbo run $(ARGS)
 
-test: $(VENV)/.installed-dev ## the short forms of all tests
+test: $(VENV)/.installed-dev ## the short forms of all tests (make test ARGS="tests/theory -x" runs some)
 	$(PYTEST) $(ARGS)
 
 # The short forms compile without LLVM's optimiser (tests/conftest.py), the long ones as users do.
 test-all: $(VENV)/.installed-dev ## all tests, the long forms too
 	XLA_FLAGS= $(PYTEST) -m "" --hypothesis-profile long $(ARGS)
 
-check: $(VENV)/.installed-dev ## format, lint, types, import rule, tests
+check: $(VENV)/.installed-dev ## what a change has to pass: format, lint, types, import rule, tests (the documents' links too)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
