@@ -1,16 +1,11 @@
 """From a name on the command line to a Task: a task of ours, or one's own in a module or a file."""
 
 import difflib
-import importlib
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from musbo.core.errors import UserError
-from musbo.tasks import builtin, paper
+from musbo.tasks import builtin, modules, paper
 from musbo.tasks.task import Task
 
 _OURS = {
@@ -39,6 +34,8 @@ TASKS: dict[str, str] = {
     "cheetah-run-gym": "run at 10 m/s; Gymnasium HalfCheetah-v5 body, 17 observations, 6 actions, 1000 steps",
 }
 
+OWN = "a task of your own is named as path/to/file.py:NAME or package.module:NAME"
+
 
 def find_task(name: str) -> Task:
     """A task of ours, `package.module:NAME` or `path/to/file.py:NAME`.
@@ -51,11 +48,8 @@ def find_task(name: str) -> Task:
     if not colon:
         close = difflib.get_close_matches(name, list(_OURS), n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(close)}? " if close else ""
-        raise UserError(
-            f"There is no task {name!r}. {hint}Known tasks: {', '.join(_OURS)}; "
-            "your own task is named as file.py:NAME or package.module:NAME."
-        )
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place, name)
+        raise UserError(f"There is no task {name!r}. {hint}Known tasks: {', '.join(_OURS)}; {OWN}.")
+    module = modules.load(place, OWN)
     if not hasattr(module, attribute):
         tasks = [key for key, value in vars(module).items() if isinstance(value, Task)]
         there = f"the tasks in it are: {', '.join(tasks)}" if tasks else "it has no Task at its top level"
@@ -74,37 +68,3 @@ def _call(function: Callable[[], Any], name: str) -> Any:
         raise
     except Exception as error:
         raise UserError(f"Calling {name} failed: {type(error).__name__}: {error}.") from error
-
-
-def _load_module(place: str, name: str) -> ModuleType:
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
-            raise UserError(
-                f"The module {place!r} of task {name!r} cannot be imported; "
-                "install it, set PYTHONPATH, or name a file as path/to/file.py:NAME."
-            ) from error
-        raise UserError(f"Importing {place!r} failed: {error}.") from error
-    except Exception as error:
-        raise UserError(f"Importing {place!r} failed: {type(error).__name__}: {error}.") from error
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UserError(f"There is no file {path}; a task of your own is named as path/to/file.py:NAME.")
-    # One module object per file, so that a task found twice is the same value and compiled functions are reused.
-    known = f"_musbo_task_{abs(hash(path.resolve()))}"
-    if known in sys.modules:
-        return sys.modules[known]
-    spec = importlib.util.spec_from_file_location(known, path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{path} cannot be loaded as a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[known] = module  # before execution: dataclasses in the file look their module up
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[known]
-        raise UserError(f"Loading {path} failed: {type(error).__name__}: {error}.") from error
-    return module
