@@ -1,0 +1,112 @@
+"""The words of `musbo run`, and the campaign that they ask for.
+
+A campaign has flags of its own (`--seed`, `--batch`, ...), and every setting of its method is one too. Which settings
+those are depends on the method, so all flags that some method has are accepted here, and `flags.parse` then refuses
+what is of another method.
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from musbo.algorithms import recipes
+from musbo.algorithms.method import Method
+from musbo.campaign import flags
+from musbo.campaign.options import add_output_options
+from musbo.campaign.settings import Campaign, campaign, task_name
+from musbo.core.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything that `musbo run` takes."""
+    parser.usage = "%(prog)s [TASK] [--seed N] [--algo NAME] [--preset NAME] [--SETTING VALUE ...]"
+    add = parser.add_argument
+    add("task", nargs="?", default="pendulum", metavar="TASK",
+        help="a name of `musbo tasks`, file.py:NAME or package.module:NAME (default: pendulum)")  # fmt: skip
+    add("--algo", default="musbo", metavar="NAME", help=f"{', '.join(recipes.ALGORITHMS)} (default: musbo)")
+    add("--preset", choices=tuple(recipes.PRESETS), metavar="NAME",
+        help=f"{', '.join(recipes.PRESETS)} (default: quick on pendulum and pointmass, else fast)")  # fmt: skip
+    add("--seed", type=int, default=0, metavar="N", help="of every random number (default: 0)")
+    add("--deployments", type=int, metavar="I", help="I: deployments, the first one random (default: the preset's)")
+    add("--batch", type=int, metavar="B", help="B: transitions per deployment (default: the preset's)")
+    add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
+    add("--data", nargs="+", default=[], metavar="FILE", help="Parquet batches that you have, as the first deployments")
+    add("--out", type=Path, metavar="DIR", help="where the run goes (default: runs/<task>-<algo>-<preset>-s<seed>)")
+    add_output_options(parser)
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Every setting that some method has, with `-` or `_` between words; tyro reads the values."""
+    parts = parser.add_argument_group("parts of the method that come in kinds")
+    for part, kinds in flags.PARTS.items():
+        parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=_described(kinds))
+    for flag, several in flags.known_flags().items():
+        spellings = dict.fromkeys((flag, "--" + flag[2:].replace("-", "_")))
+        parser.add_argument(
+            *spellings, dest=flag, nargs="+" if several else 1, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+
+
+def _described(kinds: dict[str, type]) -> str:
+    """Each kind with the first sentence of its description."""
+    # Not at the first full stop: that of "eq. 16" ends no sentence.
+    first = {word: re.split(r"\.(?=\s+[A-Z]|\s*$)", kind.__doc__ or "")[0] for word, kind in kinds.items()}
+    return "; ".join(f"{word}: {text}" for word, text in first.items())
+
+
+def flag_names(parser: argparse.ArgumentParser) -> list[str]:
+    """Every flag of a parser, in one spelling."""
+    return [max(action.option_strings, key=len) for action in parser._actions if action.option_strings]
+
+
+def campaign_of(arguments: argparse.Namespace) -> Campaign:
+    """The campaign that parsed words ask for."""
+    preset, method = _method(arguments)
+    return campaign(
+        arguments.task, arguments.algo, preset, arguments.seed, arguments.deployments, arguments.batch,
+        arguments.episodes, flags.parse(method, _own_settings(arguments)),
+    )  # fmt: skip
+
+
+def settings_help(arguments: argparse.Namespace) -> str:
+    """The settings of the method that parsed words ask for, with their defaults."""
+    preset, method = _method(arguments)
+    title = f"settings of {arguments.algo}, with the defaults of preset {preset} on {arguments.task}:"
+    return f"{title}\n\n{flags.help_text(method)}"
+
+
+def _method(arguments: argparse.Namespace) -> tuple[recipes.Preset, Method]:
+    """The preset, and the method with parts of the kinds that were asked for, before its settings are changed."""
+    name = task_name(arguments.task)
+    preset = arguments.preset or recipes.default_preset(name)
+    return preset, flags.with_kinds(recipes.settings(arguments.algo, preset, name), _kinds(arguments))
+
+
+def setting_words(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The words among those parsed that a study hands to every run: kinds of parts, `--episodes`, settings."""
+    words = [word for part, kind in _kinds(arguments).items() for word in (f"--{part}", kind)]
+    words += ["--episodes", str(arguments.episodes)] if arguments.episodes is not None else []
+    return (*words, *_own_settings(arguments))
+
+
+def _kinds(arguments: argparse.Namespace) -> dict[str, str]:
+    return {part: kind for part in flags.PARTS if (kind := getattr(arguments, part)) is not None}
+
+
+def _own_settings(arguments: argparse.Namespace) -> list[str]:
+    """The words of the method's own flags, without its kinds."""
+    known = flags.known_flags()
+    pairs = [(flag, values) for flag, values in vars(arguments).items() if flag in known]
+    return [word for flag, values in pairs for word in (flag, *values)]
+
+
+def read(words: Sequence[str]) -> tuple[Campaign, argparse.Namespace]:
+    """What the words after `musbo run` ask for, and all that they say; no help and no imports among them."""
+    parser = argparse.ArgumentParser(prog="musbo run", allow_abbrev=False, add_help=False)
+    add_arguments(parser)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise UserError(flags.unknown_flag(unknown[0], flag_names(parser)))
+    return campaign_of(arguments), arguments
