@@ -3,6 +3,7 @@ resumes it.
 
     python -m musbo.cluster.cell PARENT 0,1 DIR run pendulum --out DIR ...      on these cores
     python -m musbo.cluster.cell PARENT '' DIR run pendulum --out DIR ...       anywhere, with one thread
+    python -m musbo.cluster.cell PARENT '' DIR --import FILE run ...            with Python of the user's own
 
 Without the first of these, a study that is killed would leave its campaigns running, and they would refuse to be
 resumed by the next one. So it is on other systems. The new cell waits for the old one to end, for LOCK_SECONDS; then it
@@ -22,9 +23,11 @@ PR_SET_PDEATHSIG = 1
 LOCK_SECONDS = 300  # how long a campaign may stay locked by a process that was lost: network file systems take minutes
 
 
-def command(cores: Sequence[int], folder: Path, words: Sequence[str]) -> list[str]:
+def command(cores: Sequence[int], folder: Path, words: Sequence[str], imports: Sequence[str] = ()) -> list[str]:
+    """The command of a cell's process; `imports` are what `--import` names, and go along when a cell is resumed."""
     place = [str(os.getpid()), ",".join(map(str, cores)), str(folder)]
-    return [sys.executable, "-m", "musbo.cluster.cell", *place, *words]
+    brought = [word for name in imports for word in ("--import", name)]
+    return [sys.executable, "-m", "musbo.cluster.cell", *place, *brought, *words]
 
 
 def main(parent: str, cores: str, folder: str, *words: str) -> None:
@@ -37,6 +40,9 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
         sys.exit(1)
     from musbo.campaign.ledger import LEDGER
 
+    brought: tuple[str, ...] = ()
+    while words[0] == "--import":
+        brought, words = (*brought, *words[:2]), words[2:]
     wait_for_lock(Path(folder))
     if (Path(folder) / LEDGER).exists():  # only now: whoever was making it may have done so meanwhile
         words = ("resume", folder)
@@ -46,7 +52,7 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
     # XLA divides its loops by the cores that it sees, which decides on rounding. A cell of a cluster has no core of its
     # own and sees them all, so XLA is told the number: the same bits wherever a cell runs.
     os.environ["NPROC"] = os.environ["OMP_NUM_THREADS"] = str(count)
-    os.execv(sys.executable, [sys.executable, "-m", "musbo", *words])
+    os.execv(sys.executable, [sys.executable, "-m", "musbo", words[0], *brought, *words[1:]])
 
 
 def wait_for_lock(folder: Path) -> None:

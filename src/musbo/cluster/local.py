@@ -7,7 +7,7 @@ behind that would keep a campaign locked. A cell that fails is reported and does
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +33,13 @@ def share_cores(jobs: int | None) -> list[list[int]]:
     return [mine[i * each : (i + 1) * each] for i in range(jobs)]
 
 
-def run(study: Study, out: Path, jobs: int | None, observe: Observe) -> dict[Cell, Progress]:
-    """Every cell that is not done; returns how each ended. Ctrl-C stops the cells cleanly and then raises."""
+def run(
+    study: Study, out: Path, jobs: int | None, observe: Observe, imports: Sequence[str] = ()
+) -> dict[Cell, Progress]:
+    """Every cell that is not done; returns how each ended. Ctrl-C stops the cells cleanly and then raises.
+
+    `imports`: what every cell imports first, as `--import` takes it.
+    """
     places = share_cores(jobs)
     seen = {cell: look(out, cell) for cell in cells(study)}
     waiting = [cell for cell in seen if seen[cell].state != "done"]
@@ -46,7 +51,7 @@ def run(study: Study, out: Path, jobs: int | None, observe: Observe) -> dict[Cel
             for place, cores in enumerate(places):
                 if place not in running and waiting:
                     cell = waiting.pop(0)
-                    running[place] = cell, _start(study, out, cell, cores)
+                    running[place] = cell, _start(study, out, cell, cores, imports)
                     seen[cell] = replace(look(out, cell), state="running")
                     observe(seen)
             time.sleep(POLL_SECONDS)
@@ -79,9 +84,9 @@ def ended(out: Path, cell: Cell, code: int) -> Progress:
     return replace(after, state="failed", reason=reason)
 
 
-def _start(study: Study, out: Path, cell: Cell, cores: list[int]) -> subprocess.Popen:
+def _start(study: Study, out: Path, cell: Cell, cores: list[int], imports: Sequence[str]) -> subprocess.Popen:
     with log_of(out, cell).open("ab") as log:
-        words = command(cores, out / cell.folder, cell.words(out, study.settings))
+        words = command(cores, out / cell.folder, cell.words(out, study.settings), imports)
         # A group of its own: Ctrl-C reaches the study alone, which passes it on once.
         return subprocess.Popen(words, stdout=log, stderr=log, process_group=0)
 

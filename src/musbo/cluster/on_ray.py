@@ -4,6 +4,7 @@ elsewhere from where its ledger stands.
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +20,22 @@ from musbo.core.interrupt import noted
 RETRIES = 20  # of a cell whose worker was lost; one that loses every worker is not tried for ever
 
 
-def run(study: Study, out: Path, address: str, observe: Observe) -> dict[Cell, Progress]:
-    """Every cell that is not done, one core each; returns how each ended."""
+def run(study: Study, out: Path, address: str, observe: Observe, imports: Sequence[str] = ()) -> dict[Cell, Progress]:
+    """Every cell that is not done, one core each; returns how each ended.
+
+    `imports`: what every cell imports first, as `--import` takes it; every node has to find it.
+    """
     try:
         import ray
     except ImportError as error:
         raise UserError('a Ray cluster needs Ray: pip install "musbo[cluster]".') from error
     with redirect_stdout(sys.stderr):  # Ray reports lost workers there, and standard output is ours
-        return _run(ray, study, out.resolve(), address, observe)
+        return _run(ray, study, out.resolve(), address, observe, imports)
 
 
-def _run(ray: Any, study: Study, out: Path, address: str, observe: Observe) -> dict[Cell, Progress]:
+def _run(
+    ray: Any, study: Study, out: Path, address: str, observe: Observe, imports: Sequence[str]
+) -> dict[Cell, Progress]:
     seen = {cell: look(out, cell) for cell in cells(study)}
     observe(seen)
     try:
@@ -42,7 +48,7 @@ def _run(ray: Any, study: Study, out: Path, address: str, observe: Observe) -> d
         before = {cell: _written(out, cell) for cell in seen}
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(perform)
         pending: dict[Any, Cell] = {
-            task.remote(study, str(out), cell): cell for cell in seen if seen[cell].state != "done"
+            task.remote(study, str(out), cell, imports): cell for cell in seen if seen[cell].state != "done"
         }
         while pending:
             over, _ = ray.wait(list(pending), timeout=LOOK_SECONDS)
@@ -70,9 +76,9 @@ def _written(out: Path, cell: Cell) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def perform(study: Study, out: str, cell: Cell) -> int:
+def perform(study: Study, out: str, cell: Cell, imports: Sequence[str]) -> int:
     """On a worker: the cell as a process of its own, which dies with the worker."""
     with log_of(Path(out), cell).open("ab") as log:
         # No cores are named: where the worker runs is Ray's affair, and one thread is enough.
-        words = command([], Path(out) / cell.folder, cell.words(Path(out), study.settings))
+        words = command([], Path(out) / cell.folder, cell.words(Path(out), study.settings), imports)
         return subprocess.run(words, stdout=log, stderr=log).returncode

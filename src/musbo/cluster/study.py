@@ -81,6 +81,9 @@ class Study:
         strangers = {task for task, _, _ in self.budgets} - set(self.tasks)
         if strangers:
             raise UserError(f"the study has a budget for {', '.join(sorted(strangers))}, which is not among its tasks.")
+        words = [*self.tasks, *self.settings, *(w for m in self.methods for w in (m.algo, *m.settings))]
+        if any(word.partition("=")[0] == "--import" for word in words):  # a file never chooses what is imported
+            raise UserError("a study cannot have --import among its words: give it to `musbo study` on each call.")
         short = [task.rpartition(":")[2] for task in self.tasks]
         if len(set(short)) < len(short):
             raise UserError("two tasks of a study have the same name, so their runs would share a directory.")

@@ -1,0 +1,148 @@
+"""What a call of `musbo study` asks for, worked out and checked before anything runs."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from musbo.campaign import command, flags
+from musbo.campaign.folders import LEDGER, open_settings
+from musbo.campaign.settings import load_task, task_name
+from musbo.cluster import study as studies
+from musbo.cluster.study import Cell, Study, Variant, cells
+from musbo.core.errors import UserError
+from musbo.field.worlds import no_simulator
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the words of a call say; None or empty: nothing."""
+
+    file: str | None = None
+    """A .toml file, or the name of a ready study."""
+    tasks: tuple[str, ...] = ()
+    algos: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    preset: str | None = None
+    deployments: int | None = None
+    batch: int | None = None
+    settings: tuple[str, ...] = ()
+    """Words for every run."""
+
+
+def asked(said: Said, out: Path, named: bool) -> Study | None:
+    """The study that file and words describe together, every cell of it checked; None: go on with what is in `out`.
+
+    `named`: the user has said `out`, so what is there may be added to.
+    """
+    if said == Said():
+        return None
+    before = None if said.file else studies.recorded(out)
+    if before and not named:  # what is there may be something else altogether
+        raise UserError(
+            f"{out} holds a study already: give --out {out} to add to it (it runs every task with every method and "
+            "seed), or another --out for a study of its own."
+        )
+    if said.file:
+        chosen = _changed(studies.load(said.file), said)
+    elif before:
+        # What is not said stays as it was, and a setting said again must be the same.
+        chosen = _changed(replace(before, settings=()) if said.settings else before, said)
+    else:
+        chosen = _new(said)
+    chosen = _sized(chosen, said.deployments, said.batch)
+    for cell in cells(replace(chosen, seeds=chosen.seeds[:1])):  # the others differ in a number only
+        _require_sound(cell, chosen.settings)
+    return chosen
+
+
+def _new(said: Said) -> Study:
+    if missing := [name for name in ("tasks", "algos") if not getattr(said, name)]:
+        raise UserError(f"a new study needs --{' and --'.join(missing)}, or a file that says them.")
+    methods = tuple(Variant(name, name) for name in said.algos)
+    tasks = tuple(map(task_name, said.tasks))
+    return Study(tasks, methods, said.seeds or (0,), said.preset, settings=said.settings)
+
+
+def _changed(study: Study, said: Said) -> Study:
+    """The study with what was said; a method that it knows keeps its settings."""
+    tasks = tuple(map(task_name, said.tasks or study.tasks))
+    known = {method.name: method for method in study.methods}
+    methods = tuple(known.get(name) or Variant(name, name) for name in said.algos)
+    return replace(
+        study, tasks=tasks, methods=methods or study.methods, seeds=said.seeds or study.seeds,
+        preset=said.preset or study.preset, settings=(*study.settings, *said.settings),
+        budgets=_inherited(study, tasks, None not in (said.deployments, said.batch)),
+    )  # fmt: skip
+
+
+def _inherited(study: Study, tasks: tuple[str, ...], sized: bool) -> tuple[tuple[str, int, int], ...]:
+    """The budgets of `tasks`: a new one has what all others were given; where they differ, it has to be said."""
+    given = {task: [(i, b) for name, i, b in study.budgets if name == task] for task in study.tasks}
+    shared, *others = given.values()
+    new = [task for task in tasks if task not in given]
+    if new and any(pairs != shared for pairs in others) and not sized:
+        raise UserError(
+            f"the tasks of this study have budgets of their own, so {new[0]} needs one too: "
+            "give --deployments and --batch with --tasks."
+        )
+    return tuple((task, i, b) for task in tasks for i, b in given.get(task, shared))
+
+
+def _sized(study: Study, deployments: int | None, batch: int | None) -> Study:
+    """The study with these numbers in every budget; None: as it is."""
+    if deployments is None and batch is None:
+        return study
+    budgets = {
+        (c.task, c.deployments if deployments is None else deployments, c.batch if batch is None else batch)
+        for c in cells(study)
+    }
+    return replace(study, budgets=tuple(sorted(budgets)))
+
+
+def _require_sound(cell: Cell, settings: tuple[str, ...]) -> None:
+    """Refuse now what would fail in the middle of a study."""
+    try:
+        words = cell.words(Path(), settings)[1:]
+        if "--help" in words or "-h" in words:
+            raise UserError("--help is no setting: `musbo run TASK --help` lists them.")
+        chosen, arguments = command.read(words)
+        task = load_task(chosen)
+        chosen.method.require(task)
+        if reason := no_simulator(task):
+            raise UserError(reason)
+        asked = (chosen.seed, chosen.deployments, chosen.batch, chosen.algo, chosen.preset, arguments.out)
+        own = (cell.seed, cell.deployments, cell.batch, cell.method.algo, cell.preset, Path(cell.folder))
+        if asked != own or arguments.data:
+            what = "seed, deployments, batch, algo, preset, out and data"
+            raise UserError(f"{what} are the study's own and cannot be among its settings.")
+    except UserError as error:
+        raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error
+
+
+def require_as_before(study: Study, out: Path) -> None:
+    """Seeds of a method differ in their seed alone: refuse to begin one where a preset has changed since the others."""
+    rows: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells(study):
+        rows.setdefault(cell.row, []).append(cell)
+    for row in rows.values():
+        begun = [cell for cell in row if (out / cell.folder / LEDGER).exists()]
+        new = [cell for cell in row if cell not in begun]
+        if begun and new:
+            _require_alike(study, out, begun[0], new[0])
+
+
+def _require_alike(study: Study, out: Path, begun: Cell, new: Cell) -> None:
+    """Refuse to begin `new` if it would differ from `begun` in more than its seed."""
+    try:
+        old = open_settings(out / begun.folder)
+    except UserError:  # a damaged ledger is the affair of its own run, which says so when it is begun
+        return
+    now = replace(command.read(new.words(out, study.settings)[1:])[0], seed=old.seed)
+    one, other = dict(flags.flat(old)), dict(flags.flat(now))
+    names = [name for name in one | other if one.get(name) != other.get(name)]
+    differs = [f"--{n.removeprefix('method.').replace('_', '-')} ({one.get(n)}, now {other.get(n)})" for n in names]
+    if differs:
+        shown = ", ".join(differs[:3]) + (f" and {len(differs) - 3} more" if len(differs) > 3 else "")
+        raise UserError(
+            f"{out / begun.folder} and {new.folder}: settings differ, so the runs cannot be averaged: {shown}. "
+            "Use the musbo that began this study, or choose another --out."
+        )
