@@ -1,5 +1,6 @@
 """What is written, held against the code: commands and names exist, no method is left out."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 import musbo
 from musbo.algorithms.recipes import ALGORITHMS
-from musbo.cli import _parser, _run_parser, _study_parser
+from musbo.cli import Verb, parser_of, verbs
 
 ROOT = Path(__file__).parents[1]
 # Not deeper than a folder per claim: benchmarks may hold environments of their own.
@@ -21,12 +22,31 @@ def test_commands_are_understood(document):
     blocks = re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL)
     lines = [line.partition("#")[0] for block in blocks for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("musbo ")]
-    for _, *words in commands:
-        if words[0] in ("run", "study"):
-            parser = _run_parser() if words[0] == "run" else _study_parser()
-            assert parser.parse_known_args(words[1:])[1] == []
-        else:
-            _parser().parse_args(words)
+    for _, name, *words in commands:
+        understand(name, words)
+
+
+def understand(name: str, words: list[str]) -> None:
+    """As `musbo` reads them, without what follows `|` or `>`."""
+    ours = list(itertools.takewhile(lambda word: word not in ("|", ">"), words))
+    if "--help" not in ours:
+        assert parser_of(name, verbs()[name]).parse_known_args(ours)[1] == []
+
+
+@pytest.mark.parametrize(("name", "verb"), verbs().items(), ids=list(verbs()))
+def test_examples_in_the_help_are_understood(name: str, verb: Verb):
+    """Each line is a command, and after two spaces what it is about."""
+    lines = [line.strip().partition("  ")[0] for line in verb.EXAMPLES.partition("\n\n")[0].strip().splitlines()]
+    commands = [shlex.split(line) for line in lines]
+    assert commands and name in {command[1] for command in commands}
+    for program, other, *words in commands:
+        assert program == "musbo"
+        understand(other, words)
+
+
+@pytest.mark.parametrize("name", verbs())
+def test_every_verb_is_written_about(name: str):
+    assert any(f"musbo {name}" in document.read_text() for document in DOCUMENTS)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -133,11 +133,11 @@ def test_what_waits_for_a_worker_is_not_shown_as_running(tmp_path: Path, monkeyp
 
     ray = SimpleNamespace(
         init=lambda **words: None, shutdown=lambda: None, wait=wait, get=lambda cell: 0,
-        remote=lambda **words: lambda work: SimpleNamespace(remote=lambda study, out, cell: cell),
+        remote=lambda **words: lambda work: SimpleNamespace(remote=lambda study, out, cell, imports: cell),
         exceptions=SimpleNamespace(RayError=OSError),
     )  # fmt: skip
     monkeypatch.setattr(on_ray, "look", lambda out, cell: Progress("unfinished"))
-    on_ray._run(ray, asked, tmp_path, "anywhere", lambda now: seen.append(dict(now)))
+    on_ray._run(ray, asked, tmp_path, "anywhere", lambda now: seen.append(dict(now)), ())
     assert (seen[1][first].state, seen[1][second].state) == ("running", "unfinished")
 
 

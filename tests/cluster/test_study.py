@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Preset, budget
-from musbo.cli import _study_parser
 from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record, recorded, to_toml
 from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS
@@ -189,12 +188,6 @@ def test_files_that_cannot_be_read(tmp_path: Path):
     ):
         with pytest.raises(UserError, match=why):
             load(str(tmp_path / name) if name.endswith("toml") else name)
-
-
-def test_the_help_says_whole_sentences_about_the_kinds_of_a_part():
-    help_text = " ".join(_study_parser().format_help().split())
-    assert "seeking: Noise that grows where the labeler is in doubt (eq. 16)" in help_text
-    assert "plain: Constant Gaussian noise around the policy's mean; seeking" in help_text
 
 
 @pytest.mark.parametrize("text", ["{", "5", "[]", '{"seeds": [0]}'])

@@ -1,0 +1,72 @@
+"""What several verbs share."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from musbo.cli._imports import again
+from musbo.core.errors import UserError
+
+INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="the directory of a run")
+
+
+def add_task(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", metavar="NAME", help="the task, for a run that Python began with a Task object")
+
+
+def add_deployment(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--deployment", type=int, metavar="I", help="the policy trained after this one (default: the last)"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one object on standard output and nothing else")
+
+
+def print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value))
+
+
+def console() -> Any:
+    """Standard output; a file or a pipe has no width, and a table in it is not folded."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+def advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> int:
+    """Do all that is left of a run, and show what came out."""
+    from rich.console import Console
+
+    from musbo.campaign import api, loop
+    from musbo.report import curve, live, tables
+
+    go_on = f"Go on with: {again('resume', arguments, folder)}"
+    try:
+        with live.watch(Console(stderr=True)) as observe:
+            result = api.resume(folder, task=task, observe=observe, checkpoint_seconds=arguments.checkpoint_seconds)
+    except loop.Stopped:
+        print(f"musbo: stopped; everything is written down. {go_on}", file=sys.stderr)
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        print(f"musbo: interrupted; what came after the last checkpoint is done again. {go_on}", file=sys.stderr)
+        return INTERRUPTED
+    try:
+        curve.draw(result.summary, folder)
+    except UserError as error:
+        print(f"musbo: {error}", file=sys.stderr)
+    if arguments.json:
+        print_json(result.summary)
+        return 0
+    console().print(*tables.tables(result.summary))
+    print(f"policy, data, metrics and learning curve: {folder}")
+    print(f"a page about it: {again('report', arguments, folder)}")
+    return 0

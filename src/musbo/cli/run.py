@@ -1,0 +1,37 @@
+"""`musbo run`: begin a campaign and carry it out. Every setting of the method is a flag."""
+
+import argparse
+
+ORDER = 10
+HELP = "Run a campaign: collect, train in imagination, evaluate, repeat."
+EXAMPLES = """
+  musbo run                                              the default task, pendulum
+  musbo run hopper --algo me-trpo --seed 3 --deployments 10 --batch 25000
+  musbo run halfcheetah --label.alpha auto --trpo.delta 0.02 --updates 100
+  musbo run halfcheetah --label trust --explore plain --explore.sigma 0.1
+  musbo run my_task.py:TASK --preset quick --out runs/mine
+  musbo run my_task.py:TASK --data logs.parquet --deployments 1    pure offline: no simulator is needed
+  musbo run pointmass --import my_method.py              with a method or a part of your own
+  musbo run pointmass --json > result.json
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from musbo.campaign import command
+
+    command.add_arguments(parser)
+
+
+def details(arguments: argparse.Namespace) -> str:
+    """The settings of the method that the words ask for."""
+    from musbo.campaign import command
+
+    return command.settings_help(arguments)
+
+
+def action(arguments: argparse.Namespace) -> int:
+    from musbo.campaign import api, command
+    from musbo.cli._common import advance
+
+    folder = api.start(command.campaign_of(arguments), arguments.data, arguments.out)
+    return advance(folder, arguments, None)

@@ -1,0 +1,117 @@
+"""`musbo study`: many runs, each a cell of methods x tasks x budgets x seeds."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from musbo.cli import _common, _imports
+from musbo.core.errors import UserError
+
+ORDER = 60
+HELP = "Run methods x tasks x budgets x seeds, each a campaign."
+EXAMPLES = """
+  musbo study --tasks pendulum pointmass --algos musbo bremen --seeds 0 1 2 --out studies/small
+  musbo study --seeds 3 4 --out studies/small                                       two seeds more of everything
+  musbo study --out studies/small                                                   go on after a stop
+  musbo study ablation-fast --out studies/ablation                                  one that comes with musbo
+  musbo study mine.toml --ray auto                                                  on a Ray cluster
+  musbo study mine.toml --label.alpha auto                                          a setting for every run
+  musbo study mine.toml --import my_method.py                                       with a method of your own
+
+a file:
+  tasks = ["halfcheetah", "hopper"]
+  algos = ["musbo", "bremen"]
+  seeds = [0, 1, 2]
+  preset = "fast"
+  [budgets]                             # deployments and batch; what is not said is the preset's
+  halfcheetah = [5, 50_000]
+  [variants.musbo-hot]                  # a known method with other settings
+  algo = "musbo"
+  settings = ["--label.alpha", "0.1"]
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from musbo.campaign.command import add_settings
+
+    parser.description = f"{HELP} What is done already is not run again."
+    parser.usage = "%(prog)s [FILE] [--tasks ...] [--algos ...] [--seeds ...] [--out DIR] [--SETTING VALUE ...]"
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="a .toml file, or a ready study; --list names those")
+    add("--list", action="store_true", help="the studies that come with musbo")
+    add("--tasks", nargs="+", default=[], metavar="TASK")
+    add("--algos", nargs="+", default=[], metavar="NAME")
+    add("--seeds", nargs="+", default=[], type=int, metavar="N")
+    add("--preset", metavar="NAME", help="(default: each task's own)")
+    add("--deployments", type=int, metavar="I", help="of every run (default: the preset's)")
+    add("--batch", type=int, metavar="B", help="of every run (default: the preset's)")
+    add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
+    add("--out", type=Path, metavar="DIR",
+        help="where the study goes (default: studies/<file's name>, else studies/study)")  # fmt: skip
+    add("--jobs", type=int, metavar="N", help="runs at once; the cores are divided (default: one per core)")
+    add("--ray", metavar="ADDRESS", help="on a Ray cluster: its address, or auto")
+    add("--json", action="store_true", help="one object on standard output; progress on standard error")
+    add_settings(parser)
+
+
+def action(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from musbo.campaign import command
+    from musbo.cluster import local, on_ray, plan
+    from musbo.cluster import study as studies
+    from musbo.report import study as shown
+
+    if arguments.list:
+        for name, text in studies.ready().items():
+            print(f"{name:<22}  {text}")
+        return 0
+    if arguments.ray and arguments.jobs is not None:
+        raise UserError("--jobs divides the cores of this machine, and --ray runs elsewhere: give one of the two.")
+    local.share_cores(arguments.jobs)  # refuses what this machine has not, before anything is written
+    out = arguments.out or Path("studies") / (Path(arguments.file).stem if arguments.file else "study")
+    said = plan.Said(
+        arguments.file, tuple(arguments.tasks), tuple(arguments.algos), tuple(arguments.seeds), arguments.preset,
+        arguments.deployments, arguments.batch, command.setting_words(arguments),
+    )  # fmt: skip
+    before, asked = studies.recorded(out), plan.asked(said, out, named=arguments.out is not None)
+    plan.require_as_before(studies.together(out, asked), out)
+    imports = _imports.handed_on(arguments.imports)
+    try:
+        with studies.held(out, asked) as whole:
+            print(f"musbo: {shown.opening(whole, before, out)}", file=sys.stderr)
+            with shown.watch(Console(stderr=True)) as observe:
+                if arguments.ray:
+                    seen = on_ray.run(whole, out, arguments.ray, observe, imports)
+                else:
+                    seen = local.run(whole, out, arguments.jobs, observe, imports)
+    except KeyboardInterrupt:
+        print(f"musbo: stopped. Go on with: {_again(arguments, out)}", file=sys.stderr)
+        return _common.INTERRUPTED
+    if arguments.json:
+        _common.print_json({"study": str(out), "runs": [_row(cell, progress) for cell, progress in seen.items()]})
+    else:
+        _common.console().print(shown.table(seen))
+    failed = [cell for cell, progress in seen.items() if progress.state == "failed"]
+    for cell in failed:
+        why = f"{seen[cell].reason} (its log: {local.log_of(out, cell)})"
+        print(f"musbo: {cell.folder} failed: {why}", file=sys.stderr)
+    if failed:
+        again = f"Try again with: {_again(arguments, out)}"
+        print(f"musbo: {len(failed)} failed; the others are done. {again}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _again(arguments: argparse.Namespace, out: Path) -> str:
+    return _imports.again("study", arguments, "--out", out)
+
+
+def _row(cell: Any, progress: Any) -> dict[str, Any]:
+    """One run, for `--json`."""
+    return {
+        "task": cell.task, "method": cell.method.name, "deployments": cell.deployments, "batch": cell.batch,
+        "seed": cell.seed, "state": progress.state, "folder": cell.folder,
+        "final_return": progress.last_return if progress.state == "done" else None,
+        "reason": progress.reason or None,
+    }  # fmt: skip

@@ -1,0 +1,25 @@
+"""`musbo tasks`: what can be run."""
+
+import argparse
+
+ORDER = 80
+HELP = "List the tasks that come with musbo."
+EXAMPLES = """
+  musbo tasks
+  musbo run pointmass         one of them
+  musbo run my_task.py:TASK   one of your own: a musbo.Task, or a function that returns one
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """None of its own."""
+
+
+def action(arguments: argparse.Namespace) -> int:
+    from musbo.tasks.find import TASKS
+
+    width = max(map(len, TASKS))
+    for name, line in TASKS.items():
+        print(f"{name:<{width}}  {line}")
+    print("\nYour own: musbo run file.py:NAME or package.module:NAME, where NAME is a musbo.Task.")
+    return 0
