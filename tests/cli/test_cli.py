@@ -93,7 +93,7 @@ def test_a_word_that_means_nothing_is_refused_by_every_verb(name: str, capsys: p
 def test_a_verb_that_is_not_there_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]):
     assert main(["fly"]) == 2
     error = capsys.readouterr().err
-    assert "'fly'" in error and all(f"'{name}'" in error for name in verbs())
+    assert "'fly'" in error and all(name in error for name in verbs())
     assert main([]) == 2 and "COMMAND" in capsys.readouterr().err
 
 
@@ -108,7 +108,7 @@ def test_help_depends_on_words_before_and_behind_it(capsys: pytest.CaptureFixtur
 
 def test_help_and_the_version_import_nothing_slow():
     """Of no verb but those whose help shows every setting of a method."""
-    slow = ("jax", "numpy", "rich", "pyarrow", "tyro", "inspect", "musbo.report", "musbo.cluster")
+    slow = ("jax", "numpy", "rich", "pyarrow", "tyro", "musbo.report", "musbo.cluster")
     quick = [[], ["--version"], *([name] for name, verb in verbs().items() if name not in ("run", "study"))]
     code = f"""if True:
         import sys
