@@ -12,7 +12,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from musbo.campaign.folders import LEDGER
+from musbo.campaign.places import LEDGER
 from musbo.cluster.progress import look
 from musbo.cluster.study import RECORD, cells, merge, recorded
 from musbo.core import serial
@@ -27,7 +27,13 @@ def keep(ledger: Path, target: Path) -> None:
     with closing(sqlite3.connect(ledger)) as source, closing(sqlite3.connect(new)) as copy:
         source.backup(copy)
         copy.execute("DELETE FROM metrics")
-        copy.execute("DELETE FROM events WHERE kind = 'shard'")  # the batches that came of them stand for them
+        # The batches that came of shards stand for them. A ledger lets no event go, so its rules rest meanwhile.
+        rules = copy.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in rules:
+            copy.execute(f"DROP TRIGGER {name}")
+        copy.execute("DELETE FROM events WHERE kind = 'shard'")
+        for _, rule in rules:
+            copy.execute(rule)
         copy.commit()
         copy.execute("VACUUM")
     new.replace(target)

@@ -74,7 +74,7 @@ def logs(days: int) -> musbo.Batch:
 
 def main(days: int = 40, out: Path | None = None, **settings) -> tuple[float, float]:
     batch = logs(days)
-    result = musbo.run(TASK, data=[batch], deployments=1, preset="quick", out=out, **settings)
+    result = musbo.run(TASK, data=[batch], budget=1, preset="quick", out=out, **settings)
     new_days = range(1000, 1020)
     before = np.mean([sum(r[2] for r in live_through(day, thermostat(np.random.default_rng(day)))) for day in new_days])
     after = np.mean([sum(r[2] for r in live_through(day, result.policy)) for day in new_days])

@@ -56,8 +56,8 @@ TASK = musbo.Task(
 )
 
 
-def main(deployments: int = 3, batch: int = 1000, **settings) -> musbo.Result:
-    result = musbo.run(TASK, preset="quick", deployments=deployments, batch=batch, **settings)
+def main(budget: int = 3, batch_size: int = 1000, **settings) -> musbo.Result:
+    result = musbo.run(TASK, preset="quick", budget=budget, batch_size=batch_size, **settings)
     print("return after each deployment:", result.returns)
     print("one metre too deep, at rest: pump", result.policy(np.array([1.0, 0.0])))
     print("everything about the run:", result.folder)

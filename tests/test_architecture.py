@@ -39,7 +39,7 @@ def test_imports_point_one_way():
         ("field/bad.py", "from musbo import algorithms", "Imports point one way"),
         ("surprise/__init__.py", "", "Imports point one way"),
         ("tasks/bad.py", "def later():\n    import gymnasium.spaces", "Only musbo.field imports a simulator"),
-        ("campaign/bad.py", "from matplotlib import pyplot", "Only musbo.report imports matplotlib"),
+        ("campaign/bad.py", "from matplotlib import pyplot", "Only musbo.reporting imports matplotlib"),
     ],
 )
 def test_a_wrong_import_is_found(tmp_path: Path, path: str, line: str, contract: str):

@@ -3,13 +3,18 @@
 import itertools
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import musbo
 from musbo.algorithms.recipes import ALGORITHMS
 from musbo.cli import Verb, parser_of, verbs
+from musbo.core import registry
+from musbo.tasks import modules
 
 ROOT = Path(__file__).parents[1]
 # Not deeper than a folder per claim: benchmarks may hold environments of their own.
@@ -26,9 +31,23 @@ def test_commands_are_understood(document):
         understand(name, words)
 
 
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """What a document imports is gone after its test."""
+    known: list[dict[Any, Any]] = [registry._by_name, registry._by_class, ALGORITHMS, sys.modules]
+    before = [dict(each) for each in known]
+    yield
+    for each, old in zip(known, before, strict=True):
+        for key in [key for key in each if key not in old and (each is not sys.modules or "_musbo_" in str(key))]:
+            del each[key]
+
+
 def understand(name: str, words: list[str]) -> None:
     """As `musbo` reads them, without what follows `|` or `>`, and without showing help."""
     ours = [word for word in itertools.takewhile(lambda word: word not in ("|", ">"), words) if word != "--help"]
+    for flag, place in itertools.pairwise(ours):  # what it registers may be a word of the command
+        if flag == "--import" and (ROOT / place).exists():
+            modules.load(str(ROOT / place), "a document names files")
     assert parser_of(name, verbs()[name]).parse_known_args(ours)[1] == []
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from musbo.campaign.flags import PARTS, known_flags
+from musbo.campaign.command import flag_names
+from musbo.cli import parser_of, verbs
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "paper-to-code.md").read_text()
@@ -92,7 +93,7 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 
 
 def test_decisions_name_flags_that_exist():
-    flags = set(known_flags()) | {f"--{part}" for part in PARTS}
+    flags = set(flag_names(parser_of("run", verbs()["run"])))
     named = {flag for page in DECISIONS for flag in re.findall(r"`(--[\w.-]+)`", page.read_text())}
     assert len(named) > 10
     assert named <= flags, sorted(named - flags)

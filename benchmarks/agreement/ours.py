@@ -12,7 +12,7 @@ import numpy as np
 from checkpoints import CHECKPOINTS, measured, tell  # pyright: ignore[reportMissingImports]
 
 from musbo.algorithms.model_free import ModelFree
-from musbo.algorithms.recipes import Preset, settings
+from musbo.algorithms.recipes import Preset, recipe
 from musbo.campaign import flags
 from musbo.core.compilation import keep_compiled
 from musbo.data.dataset import assemble
@@ -32,14 +32,14 @@ def main(file: str, name: str, algo: str, seed: int, preset: Preset, steps: int)
     keep_compiled()
     task, batch = find_task(name), read_batch(file)
     algo, words = WITH_SETTINGS.get(algo, (algo, []))
-    method = flags.parse(settings(algo, preset, name), words)
+    method = flags.parse(recipe(algo, preset, name), words)
     assert isinstance(method, ModelFree)
     method = replace(method, steps=steps)
     data = assemble([batch], len(batch), seed)
     k_begin, k_train = jax.random.split(jax.random.PRNGKey(seed))
     returns = []
-    for state, numbers in method.train(task, data, method.begin(task, k_begin), k_train):
-        if numbers["stage"] == "learn" and numbers["index"] % (steps // CHECKPOINTS) == 0:
+    for state, metrics in method.train(task, data, method.begin(task, k_begin), k_train):
+        if metrics.stage == "learn" and metrics.index % (steps // CHECKPOINTS) == 0:
             networks = state.networks
             policy = method.regulariser.policy(networks.parts, networks.critics, state.frame)
             returns.append(measured(task, lambda obs, p=policy: np.asarray(act(p, jnp.asarray(obs))), seed))

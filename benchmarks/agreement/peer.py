@@ -20,7 +20,7 @@ from d3rlpy.models import VectorEncoderFactory
 from d3rlpy.preprocessing import MinMaxActionScaler, StandardObservationScaler
 
 from musbo.algorithms.model_free import ModelFree
-from musbo.algorithms.recipes import Preset, settings
+from musbo.algorithms.recipes import Preset, recipe
 from musbo.data.files import read_batch
 from musbo.learning.soft import Support
 from musbo.tasks.find import find_task
@@ -63,7 +63,7 @@ def main(file: str, name: str, algo: str, seed: int, preset: Preset, steps: int)
         "observation_scaler": StandardObservationScaler(),
         "action_scaler": MinMaxActionScaler(minimum=task.low, maximum=task.high),
     }
-    method = settings(algo, preset, name)
+    method = recipe(algo, preset, name)
     assert isinstance(method, ModelFree)
     learner = config(method, scalers).create(device="cpu")
     parts = learner.fitter(

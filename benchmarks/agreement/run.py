@@ -27,8 +27,8 @@ from document import between  # noqa: E402  # pyright: ignore[reportMissingImpor
 RESULTS, DATA = HERE / "results.csv", HERE / "data.json"
 SRC = HERE.parents[1] / "src"
 CAMPAIGNS = {
-    "pendulum": "run pendulum --preset quick --seed 300 --deployments 4 --batch 2000",
-    "hopper": "run hopper --preset fast --seed 20 --deployments 10 --batch 25000",
+    "pendulum": "run pendulum --preset quick --seed 300 --budget 4 --batch-size 2000",
+    "hopper": "run hopper --preset fast --seed 20 --budget 10 --batch-size 25000",
 }
 PRESETS = {"pendulum": "quick", "hopper": "fast"}
 STEPS = 10_000

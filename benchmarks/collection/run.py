@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from musbo.core.diagnostics import NOTHING
 from musbo.field.simulate import LANES, collect
 from musbo.field.worlds import make_gym
 from musbo.tasks.find import find_task
@@ -56,6 +57,9 @@ class StandIn(eqx.Module):
         zeta = jnp.max(jnp.stack(pairs), axis=0)
         random = jax.random.uniform(second, tentative.shape, minval=-1.0, maxval=1.0)
         return jnp.clip(random + 1e-6 * tentative, -1.0, 1.0), zeta
+
+    def findings(self, signal, alone):
+        return NOTHING
 
 
 def _mlp(weights, x):

@@ -24,7 +24,7 @@ from keeping import keep_finished  # noqa: E402  # pyright: ignore[reportMissing
 
 STUDIES = ["halfcheetah", "hopper", "halfcheetah-others", "hopper-others"]
 TABLES = ["deployments.csv", "methods-*.csv", "returns-*.csv", "diagnostics-*.csv", "runs.csv"]
-FIGURES = ["curves-*", "novelty-*", "trajectory-mse-*"]
+FIGURES = ["curves-*", "novelty-*", "trajectory-error-*"]
 
 
 def rows(file: Path) -> list[dict[str, str]]:
@@ -48,12 +48,12 @@ def told(tables: Path) -> list[str]:
         lines += ["|---|---|---|---|---|---|---|"]
         for row in rows(file):
             name = row["method"]
-            spread = f" ± {float(row['deviation']):.0f}" if row["deviation"] else ""
-            of = [course(seen.get((kind, name), {}), d) for kind, d in (("novelty", 3), ("model error", 3))]
+            deviation = f" ± {float(row['deviation']):.0f}" if row["deviation"] else ""
+            of = [course(seen.get((kind, name), {}), d) for kind, d in (("novelty", 3), ("dynamics error", 3))]
             path = course(seen.get(("trajectory error", name), {}), 2)
             minutes = f"{60 * float(row['hours']):.0f}"
             lines.append(
-                f"| {name} | {row['seeds']} | {course(returns[name], 0)}{spread} | "
+                f"| {name} | {row['seeds']} | {course(returns[name], 0)}{deviation} | "
                 f"{' | '.join(of)} | {path} | {minutes} |"
             )
     return [*lines, "", *absent()]

@@ -20,6 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from queue import Queue
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from musbo.campaign.events import Collected, Episodes, Trained
 
 HERE = Path(__file__).parent
 BUDGETS = {"pendulum": (4, 2_000), "halfcheetah": (5, 50_000), "hopper": (10, 25_000)}
@@ -27,23 +31,6 @@ PRESETS = {"pendulum": "quick", "halfcheetah": "fast", "hopper": "fast"}
 # Settings were chosen on other seeds: benchmarks/fast-preset.
 SEEDS = {"pendulum": range(10), "halfcheetah": range(74, 77), "hopper": range(20, 23)}
 ALGOS = ("musbo", "me-trpo", "musbo-collection")
-COLUMNS = {
-    "batch": ("size", "batch_return", "batch_length", "zeta", "zeta_at_cap"),
-    "trained": (
-        "dynamics_error",
-        "labeler_error",
-        "imagined_return",
-        "imagined_length",
-        "path_disagreement",
-        "U",
-        "disagreement",
-        "alpha",
-        "chosen",
-        "seconds",
-        "policy_sha256",
-    ),
-    "evaluated": ("return", "spread", "model_return", "length", "speed"),
-}
 
 
 def cells(tasks: list[str], algos: list[str], seeds: list[int] | None) -> list[tuple[str, str, int]]:
@@ -56,12 +43,12 @@ def run_cell(work: Path, cell: tuple[str, str, int], cores: "Queue[int]") -> Non
     task, algo, seed = cell
     out = work / f"{task}-{algo}-{seed}"
     core = cores.get()
-    deployments, batch = BUDGETS[task]
+    budget, batch_size = BUDGETS[task]
     started = (out / "ledger.sqlite").exists()
     words = ["resume", str(out)]
     if not started:
         words = ["run", task, "--algo", algo, "--preset", PRESETS[task], "--seed", str(seed), "--out", str(out)]
-        words += ["--deployments", str(deployments), "--batch", str(batch)]
+        words += ["--budget", str(budget), "--batch-size", str(batch_size)]
     environment = os.environ | {
         "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
         "OMP_NUM_THREADS": "1",
@@ -78,7 +65,7 @@ def run_cell(work: Path, cell: tuple[str, str, int], cores: "Queue[int]") -> Non
 
 
 def read(work: Path, wanted: list[tuple[str, str, int]]) -> tuple[list[dict], list[str]]:
-    from musbo.campaign.results import summary
+    from musbo.campaign.summary import summary
 
     rows, missing = [], []
     for task, algo, seed in wanted:
@@ -87,33 +74,56 @@ def read(work: Path, wanted: list[tuple[str, str, int]]) -> tuple[list[dict], li
             missing.append(f"{task} {algo} {seed}")
             continue
         found = summary(out)
-        if not found["finished"]:
-            missing.append(f"{task} {algo} {seed} (at deployment {len(found['returns'])} of {BUDGETS[task][0]})")
-        for item in found["per_deployment"]:
-            if "return" not in item["evaluated"]:
+        if not found.finished:
+            missing.append(f"{task} {algo} {seed} (at deployment {len(found.returns)} of {BUDGETS[task][0]})")
+        for item in found.deployments:
+            if item.training is None or item.evaluation is None or item.evaluation.episodes is None:
                 continue
-            row = {"task": task, "algo": algo, "seed": seed, "deployment": item["deployment"]}
-            last = item["deployment"] == BUDGETS[task][0]
+            row = {"task": task, "algo": algo, "seed": seed, "deployment": item.number}
+            last = item.number == BUDGETS[task][0]
             row["alpha_auto"] = automatic_alpha(out) if last else None  # of earlier labelers nothing is kept
-            for part, names in COLUMNS.items():
-                for name in names:
-                    value = item[part].get(name)
-                    key = f"{part}_{name}" if name == "seconds" else name
-                    row[key] = " ".join(f"{v:.6g}" for v in value) if isinstance(value, list) else value
-            rows.append(row)
+            rows.append(row | numbers(item.batch, item.training, item.evaluation.episodes))
     return rows, missing
+
+
+def numbers(batch: "Collected", training: "Trained", episodes: "Episodes") -> dict[str, Any]:
+    """The columns of one deployment."""
+    from musbo.core.diagnostics import Quantiles
+
+    def own(name: str) -> Any:
+        every = (*batch.findings.diagnostics, *training.findings.diagnostics)
+        value = next((each.value for each in every if each.name == name), None)
+        if isinstance(value, Quantiles):
+            return " ".join(f"{v:.6g}" for v in (value.low, value.median, value.high))
+        return value
+
+    promise = training.forecast
+    return {
+        "size": batch.transitions,
+        "batch_return": batch.mean_return,
+        "batch_length": batch.mean_length,
+        **{name: own(name) for name in ("zeta", "zeta_at_cap", "dynamics_error", "labeler_error")},
+        "imagined_return": promise.total if promise else None,
+        "imagined_length": promise.steps if promise else None,
+        **{name: own(name) for name in ("path_disagreement", "U", "disagreement", "alpha", "chosen")},
+        "trained_seconds": training.seconds,
+        "policy_sha256": training.policy_sha256,
+        "return": episodes.mean_return,
+        "spread": episodes.deviation,
+        "model_return": episodes.model_return,
+        "length": episodes.mean_length,
+        "speed": episodes.speed,
+    }
 
 
 def automatic_alpha(out: Path) -> float:
     """What alpha would be at `auto` for the labeler that a finished run ends with."""
-    from musbo.campaign import steps
-    from musbo.campaign.ledger import Ledger
     from musbo.campaign.store import Store
+    from musbo.campaign.summary import read_status
     from musbo.core import serial
 
-    with Ledger(out / "ledger.sqlite") as ledger:
-        trained = steps.status(ledger.events()).trained
-    state = serial.decode(Store(out / "store").get(trained[max(trained)]["state"]))
+    trained = read_status(out).trained
+    state = serial.decode(Store(out / "store").get(trained[max(trained)].state))
     return math.log(2) / float(state.labeler.levels.pair_p90)
 
 
@@ -224,7 +234,7 @@ def main() -> None:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    from musbo.campaign.folders import versions
+    from musbo.campaign.versions import versions
 
     about = versions() | {"processor": platform.processor() or platform.machine(), "threads per run": "1"}
     (HERE / "environment.json").write_text(json.dumps(about, indent=1) + "\n")

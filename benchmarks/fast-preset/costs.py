@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
-from musbo.algorithms.recipes import budget, settings
+from musbo.algorithms.recipes import recipe, scale
 from musbo.learning.fit import FitSettings
 from musbo.tasks.find import find_task
 
@@ -25,7 +25,7 @@ from operations import per_deployment  # noqa: E402  # pyright: ignore[reportMis
 
 
 def alternative(row: dict[str, Any]) -> ImaginedTRPO:
-    method = settings("musbo", "fast", row["task"])
+    method = recipe("musbo", "fast", row["task"])
     assert isinstance(method, ImaginedTRPO)
     rollouts, horizon = map(int, row["imagined"].split("x"))
     width = int(row["width"])
@@ -49,7 +49,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = list(csv.DictReader(file.open()))
     table = ["| task | seed | trial | dynamics / labeler / improve | all | return after each deployment |"]
     table.append("|---|---|---|---|---|---|")
-    counted = cache(lambda method, task: per_deployment(method, find_task(task), budget("fast", task)).values())
+    counted = cache(lambda method, task: per_deployment(method, find_task(task), scale("fast", task)).values())
     for row in rows:
         each = counted(alternative(row), row["task"])
         row["tera_operations"] = f"{sum(each) / 1e12:.1f}"

@@ -19,11 +19,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from musbo.algorithms.recipes import settings
+from musbo.algorithms.recipes import recipe
 from musbo.data.dataset import assemble
 from musbo.data.files import read_batch
 from musbo.data.scaling import measure
-from musbo.learning import fit, models
+from musbo.learning import fit, objectives
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
 from musbo.tasks.find import find_task
@@ -70,26 +70,26 @@ def fitted(which: str, change: dict[str, Any], run: Path) -> dict[str, list[floa
     task = find_task("halfcheetah")
     batches = [read_batch(run / "data" / f"deployment-{d}.parquet") for d in range(1, FITS + 2)]
     seed = json.loads((run / "settings.json").read_text())["fields"]["seed"]
-    musbo = settings("musbo", "fast", "halfcheetah")
+    musbo = recipe("musbo", "fast", "halfcheetah")
     chosen = replace(musbo.dynamics, members=2) if which == "M" else musbo.labeler
     chosen = replace(chosen, **({"hidden": WIDE} | change))
-    error = models.SquaredError() if which == "M" else models.GaussianLikelihood()
+    error = objectives.SquaredError() if which == "M" else objectives.GaussianLikelihood()
     before: Any = None
     found: dict[str, list[float]] = {"heldout": [], "next": []}
     for d in range(1, FITS + 1):
         data = assemble(batches[:d], sum(map(len, batches)), seed)
         scaling = measure(data, learn_reward=False)
         key = jax.random.PRNGKey(d)
-        begin = models.begin_dynamics if which == "M" else models.begin_labeler
-        rows = models.dynamics_rows(task, data, scaling) if which == "M" else models.labeler_rows(data, scaling)
+        begin = objectives.begin_dynamics if which == "M" else objectives.begin_labeler
+        rows = objectives.dynamics_rows(task, data, scaling) if which == "M" else objectives.labeler_rows(data, scaling)
         begun = begin(task, chosen, before, scaling, key)
         state = [state for state, _ in fit.epochs(chosen, error, rows, begun, key)][-1]
         if which == "M":
             before = Dynamics(state.best, scaling)
         else:
-            before = Labeler(state.best, scaling, models.measure_levels(state.best, scaling, data))
+            before = Labeler(state.best, scaling, objectives.measure_levels(state.best, scaling, data))
         new = assemble([batches[d]], len(batches[d]), seed)
-        unseen = models.dynamics_rows(task, new, scaling) if which == "M" else models.labeler_rows(new, scaling)
+        unseen = objectives.dynamics_rows(task, new, scaling) if which == "M" else objectives.labeler_rows(new, scaling)
         members = [jax.tree.map(lambda leaf, k=k: leaf[k], state.best) for k in range(chosen.members)]
         found["heldout"].append(float(np.mean(state.best_error)) / task.obs_size)
         errors = [float(np.mean(error.errors(m, unseen.x, unseen.y))) for m in members]

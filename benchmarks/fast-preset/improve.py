@@ -17,11 +17,12 @@ import jax
 import numpy as np
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO, State
-from musbo.algorithms.recipes import settings
-from musbo.campaign.folders import LEDGER, STORE, open_settings
-from musbo.campaign.ledger import Ledger
+from musbo.algorithms.recipes import recipe
+from musbo.campaign.folders import open_settings
+from musbo.campaign.places import STORE
 from musbo.campaign.results import final_policy
 from musbo.campaign.store import Store
+from musbo.campaign.summary import read_status
 from musbo.core import serial
 from musbo.data.dataset import assemble
 from musbo.data.files import read_batch
@@ -36,8 +37,8 @@ ALTERNATIVES = [("initial", 100, 250), ("mixed", 100, 250), ("mixed", 250, 100)]
 
 def last_state(run: Path) -> State:
     """What the campaign knew after its last deployment."""
-    with Ledger(run / LEDGER) as ledger:
-        name = ledger.events("trained")[-1].payload["state"]
+    trained = read_status(run).trained
+    name = trained[max(trained)].state
     return serial.decode(Store(run / STORE).get(name), name)
 
 
@@ -54,7 +55,7 @@ def improved(run: Path, method: ImaginedTRPO, earlier: int, seed: int) -> tuple[
     policy = renormalise(first, Normaliser(scaling.obs_mean, scaling.obs_std))
     state = replace(known, stage="improve", policy=policy, update=0, checked=-1, choice=None)
     moments = list(method.train(task, data, state, jax.random.PRNGKey(seed)))
-    imagined = [numbers["imagined_return"] for _, numbers in moments if numbers["stage"] == "check"]
+    imagined = [metrics.numbers["imagined_return"] for _, metrics in moments if metrics.stage == "check"]
     trained = moments[-1][0]
     return imagined[-1], np.asarray(evaluate(task, trained.policy, EPISODES, EVALUATION_SEED).returns)
 
@@ -66,7 +67,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--limit", type=int, help="no more updates than these, to try it out")
     options = parser.parse_args()
-    fast = settings("musbo", "fast", "halfcheetah")
+    fast = recipe("musbo", "fast", "halfcheetah")
     assert isinstance(fast, ImaginedTRPO)
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(["seed", "from", "starts", "rollouts", "horizon", "updates", "imagined_return", "return", "deviation"])

@@ -2,7 +2,7 @@
 
     python benchmarks/fast-preset/minutes.py OUT [--seed 10]
 
-Runs `musbo run halfcheetah --preset fast --deployments 5 --batch 50000` on all cores, in the new folder OUT/campaign,
+Runs `musbo run halfcheetah --preset fast --budget 5 --batch-size 50000` on all cores, in the new folder OUT/campaign,
 measures the rate of matrix products before and after it, and adds what it found to minutes.json here. Nothing else
 should be running.
 """
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=10)
     options = parser.parse_args()
     out = options.out / "campaign"
-    words = ["run", "halfcheetah", "--preset", "fast", "--deployments", "5", "--batch", "50000", "--seed", options.seed]
+    words = ["run", "halfcheetah", "--preset", "fast", "--budget", "5", "--batch-size", "50000", "--seed", options.seed]
     rates = [matrix_rate()]
     began = time.perf_counter()
     subprocess.run([sys.executable, "-m", "musbo", *map(str, words), "--out", str(out)], check=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from musbo.report import statistics
-from musbo.report.gather import gather
+from musbo.reporting import statistics
+from musbo.reporting.gather import gather
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -61,8 +61,8 @@ def main() -> None:
             for row in csv.DictReader(stream):
                 found[row["method"], int(row["seed"])] = [float(value) for value in row["returns"].split()]
     for run in gather([parser.parse_args().study]).runs:
-        if run.summary["finished"]:
-            found[run.method, run.seed] = run.summary["returns"]
+        if run.finished:
+            found[run.method, run.seed] = [value for value in run.summary.returns if value is not None]
     with file.open("w", newline="") as stream:
         out = csv.writer(stream, lineterminator="\n")
         out.writerow(["method", "seed", "returns"])

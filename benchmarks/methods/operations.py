@@ -23,13 +23,13 @@ from musbo.algorithms.floors import Chance, Imitation
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.model_free import Likelihood, ModelFree
 from musbo.algorithms.mopo import MOPO, DecayedLikelihood
-from musbo.algorithms.recipes import ALGORITHMS, Preset, budget, settings
+from musbo.algorithms.recipes import ALGORITHMS, Preset, recipe, scale
 from musbo.data.scaling import Scaling
 from musbo.learning import fit, replay, soft
 from musbo.learning.branch import refill
 from musbo.learning.fit import FitSettings, planned_epochs
 from musbo.learning.imagine import Starts, draw, trajectories
-from musbo.learning.models import GaussianLikelihood, SquaredError
+from musbo.learning.objectives import GaussianLikelihood, SquaredError
 from musbo.learning.soft import Nearness
 from musbo.learning.start import ActionError
 from musbo.models import dynamics, labeler
@@ -190,9 +190,9 @@ def _(method: Chance, task: Task, rows: int, newest: int) -> dict[str, float]:
 def per_deployment(method: Any, task: Task, allowed: Any) -> dict[str, float]:
     """Mean over the deployments of a campaign with this budget, part by part."""
     total: dict[str, float] = {}
-    for d in range(1, allowed.deployments + 1):
-        for part, count in work(method, task, d * allowed.batch, allowed.batch).items():
-            total[part] = total.get(part, 0.0) + count / allowed.deployments
+    for d in range(1, allowed.budget + 1):
+        for part, count in work(method, task, d * allowed.batch_size, allowed.batch_size).items():
+            total[part] = total.get(part, 0.0) + count / allowed.budget
     return total
 
 
@@ -202,10 +202,10 @@ def main() -> None:
     parser.add_argument("--preset", default="fast", choices=["quick", "fast", "paper"])
     chosen = parser.parse_args()
     preset: Preset = chosen.preset
-    task, allowed = find_task(chosen.task), budget(preset, chosen.task)
+    task, allowed = find_task(chosen.task), scale(preset, chosen.task)
     table, ours = [], 0.0
     for name in ALGORITHMS:
-        total = per_deployment(settings(name, preset, chosen.task), task, allowed)
+        total = per_deployment(recipe(name, preset, chosen.task), task, allowed)
         whole = sum(total.values())
         ours = ours or whole
         row = {"algo": name, "tera_operations": round(whole / 1e12, 3), "of_musbo": round(whole / ours, 3)}

@@ -10,7 +10,7 @@ import csv
 import sys
 from pathlib import Path
 
-from musbo.report.gather import gather
+from musbo.reporting.gather import gather
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -43,10 +43,10 @@ def main() -> None:
     found = {tuple(row[name] for name in ("algo", "deployments", "batch", "seed")): row for row in rows}
     for run in gather(asked.studies).runs:
         if run.finished:
-            key = run.method, str(run.group.deployments), str(run.group.batch), str(run.seed)
+            key = run.method, str(run.group.budget), str(run.group.batch_size), str(run.seed)
             steps = str(getattr(run.settings.method, "steps", ""))
-            minutes, cores = f"{run.summary['seconds'] / 60:.1f}", run.summary["versions"]["cores"]
-            returns = " ".join(f"{value:.1f}" for value in run.summary["returns"])
+            minutes, cores = f"{run.summary.seconds / 60:.1f}", run.summary.versions["cores"]
+            returns = " ".join(f"{value:.1f}" for value in run.summary.returns)
             values = (*key[:3], steps, key[3], minutes, cores, returns)
             found[key] = dict(zip(COLUMNS, values, strict=True))
     rows = [found[key] for key in sorted(found, key=lambda key: (key[0], int(key[1]), int(key[3])))]

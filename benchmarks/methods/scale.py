@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from musbo.algorithms.recipes import ALGORITHMS
-from musbo.report.gather import gather
+from musbo.reporting.gather import gather
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -43,11 +43,11 @@ def main() -> None:
         rows = {row["algo"]: row for row in csv.DictReader(file.open())}
     counted = {row["algo"]: row for row in csv.DictReader((HERE / "operations-halfcheetah-fast.csv").open())}
     found = [run for run in gather(parser.parse_args().studies).runs if run.finished and run.method in ALGORITHMS]
-    found = [run for run in found if (run.task, run.group.deployments, run.group.batch) == ("halfcheetah", 5, 50_000)]
+    found = [run for run in found if (run.task, run.group.budget, run.group.batch_size) == ("halfcheetah", 5, 50_000)]
     for run in sorted(found, key=lambda run: -run.seed):
         rows[run.method] = {
-            "algo": run.method, "seed": run.seed, "returns": " ".join(f"{r:.1f}" for r in run.summary["returns"]),
-            "minutes": f"{run.summary['seconds'] / 60:.1f}", "cores": run.summary["versions"]["cores"],
+            "algo": run.method, "seed": run.seed, "returns": " ".join(f"{r:.1f}" for r in run.summary.returns),
+            "minutes": f"{run.summary.seconds / 60:.1f}", "cores": run.summary.versions["cores"],
             "tera_operations": f"{5 * float(counted[run.method]['tera_operations']):.1f}",
         }  # fmt: skip
     rows = {name: rows[name] for name in ALGORITHMS if name in rows}

@@ -10,9 +10,10 @@ import csv
 import statistics
 import sys
 from pathlib import Path
-from typing import Any
 
-from musbo.report.gather import gather
+from musbo.campaign.summary import Deployment, Summary
+from musbo.core.diagnostics import Quantiles
+from musbo.reporting.gather import gather
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -29,14 +30,22 @@ def course(values: list[float | None], digits: int) -> list[str]:
     return ["-" if value is None else f"{value:.{digits}f}" for value in values]
 
 
-def row(summary: dict[str, Any]) -> dict[str, list[str]]:
+def of_batch(item: Deployment, name: str) -> float | None:
+    """A diagnostic of the batch; of quantiles, the median."""
+    value = next((each.value for each in item.batch.findings.diagnostics if each.name == name), None)
+    if isinstance(value, Quantiles):
+        return value.median
+    return value if isinstance(value, float) else None
+
+
+def row(summary: Summary) -> dict[str, list[str]]:
     """Novelty and noise from the second batch on: the first is random for all."""
-    batches = [item["batch"] for item in summary["per_deployment"][1:]]
+    later = summary.deployments[1:]
     return {
-        "novelty": course([batch["novelty"] for batch in batches], 3),
-        "zeta": course([batch["zeta"][1] if "zeta" in batch else None for batch in batches], 2),
-        "at_cap": course([batch.get("zeta_at_cap") for batch in batches], 2),
-        "returns": course(summary["returns"], 0),
+        "novelty": course([item.batch.novelty for item in later], 3),
+        "zeta": course([of_batch(item, "zeta") for item in later], 2),
+        "at_cap": course([of_batch(item, "zeta_at_cap") for item in later], 2),
+        "returns": course(list(summary.returns), 0),
     }
 
 

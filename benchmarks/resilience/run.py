@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from musbo.campaign.results import summary
+from musbo.campaign.summary import summary
 from musbo.cluster.study import Cell, Study, Variant, cells
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def every() -> list[Cell]:
 def trained(out: Path) -> int:
     """Deployments that are over, in all runs."""
     begun = [out / cell.folder for cell in every() if (out / cell.folder / "ledger.sqlite").exists()]
-    return sum(len(summary(folder)["returns"]) for folder in begun)
+    return sum(len(summary(folder).returns) for folder in begun)
 
 
 def start(words: list[str]) -> "subprocess.Popen[bytes]":
@@ -63,7 +63,7 @@ def finish(process: "subprocess.Popen[bytes]", out: Path) -> dict[str, Any]:
     if process.wait():
         sys.exit(f"the study {out} failed")
     found = {cell.folder: summary(out / cell.folder) for cell in every()}
-    return {name: {"policy": one["policy_sha256"], "return": one["final_return"]} for name, one in found.items()}
+    return {name: {"policy": one.policy_sha256, "return": one.final_return} for name, one in found.items()}
 
 
 def calm(work: Path) -> dict[str, Any]:

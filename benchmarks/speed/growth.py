@@ -79,12 +79,12 @@ def visit(capacity: int, deployments: int, rows: int, epochs: int, narrow: bool)
     from musbo.algorithms.imagined_trpo import places, update
     from musbo.data.dataset import assemble
     from musbo.data.scaling import measure
-    from musbo.learning import fit, models
+    from musbo.learning import fit, objectives
     from musbo.models import dynamics, labeler
     from musbo.tasks.find import find_task
 
     task = find_task("halfcheetah")
-    settings = recipes.settings("musbo", "quick" if narrow else "fast", task.name)
+    settings = recipes.recipe("musbo", "quick" if narrow else "fast", task.name)
     k_M, k_P, k_fit, k_begin, k_places, k_update, k_outer = jax.random.split(jax.random.PRNGKey(0), 7)
     peaks = {"imports": peak_mb()}
 
@@ -92,14 +92,14 @@ def visit(capacity: int, deployments: int, rows: int, epochs: int, narrow: bool)
     peaks["assemble"] = peak_mb()
     scaling, measure_s = timed(lambda: measure(data, learn_reward=False))
     peaks["scaling"] = peak_mb()
-    models.dynamics_rows(task, data, scaling)  # compiles
-    made, rows_s = timed(lambda: models.dynamics_rows(task, data, scaling))
+    objectives.dynamics_rows(task, data, scaling)  # compiles
+    made, rows_s = timed(lambda: objectives.dynamics_rows(task, data, scaling))
     peaks["rows"] = peak_mb()
 
     # The epoch. The number of minibatches is no part of its shape: one minibatch compiles it.
-    begun = models.begin_dynamics(task, settings.dynamics, None, scaling, k_M)
+    begun = objectives.begin_dynamics(task, settings.dynamics, None, scaling, k_M)
     few = fit.Rows(made.x, made.y, made.train[: settings.dynamics.batch], made.heldout[:1])
-    error = models.SquaredError()
+    error = objectives.SquaredError()
     once = replace(settings.dynamics, epochs=1)  # a longer fit would begin its second epoch while the first is timed
     next(fit.epochs(once, error, few, begun, k_fit))
     taken = [timed(lambda: next(fit.epochs(once, error, made, begun, k_fit))[0].networks)[1] for _ in range(epochs)]

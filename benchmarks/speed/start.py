@@ -48,13 +48,14 @@ def measure_help(turns: int) -> dict[str, Any]:
 def until_first_update(task: str, preset: str, batch: int | None, out: Path) -> None:
     """In a process of its own: do as `musbo run` does, say when the first update is done, and end."""
     import musbo
+    from musbo.campaign.news import News, Training
 
-    def observe(news: Any) -> None:
-        if news.kind == "training" and news.numbers["stage"] == "improve":
+    def observe(news: News) -> None:
+        if isinstance(news, Training) and news.metrics.stage == "improve":
             print(WORD, flush=True)
             os._exit(0)
 
-    musbo.run(task, preset=preset, batch=batch, out=out, observe=observe)  # type: ignore[arg-type]
+    musbo.run(task, preset=preset, batch_size=batch, out=out, observe=observe)  # type: ignore[arg-type]
     sys.exit("the run ended without an update")
 
 

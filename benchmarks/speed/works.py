@@ -18,7 +18,7 @@ from musbo.data.scaling import Scaling
 from musbo.learning import fit
 from musbo.learning.fit import FitSettings, Rows
 from musbo.learning.imagine import Imagine, Starts, imagine
-from musbo.learning.models import SquaredError
+from musbo.learning.objectives import SquaredError
 from musbo.learning.trpo import TRPO, trpo_step
 from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
@@ -183,7 +183,7 @@ def stepping_case(sizes: Sizes, stride: int, whole_batch: bool) -> dict[str, Any
 
 def paper(sizes: Sizes) -> ImaginedTRPO:
     """The paper's settings, with one member per step."""
-    settings = recipes.settings("musbo", "paper", TASK.name)
+    settings = recipes.recipe("musbo", "paper", TASK.name)
     settings = replace(settings, imagine=Imagine(sizes.rollouts, sizes.horizon, "initial", "per_step"))
     if sizes == FULL:
         return settings

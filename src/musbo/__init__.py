@@ -5,6 +5,9 @@
     result = musbo.run("pendulum", seed=0)
     action = result.policy(observation)
 
+Everything that is importable from `musbo`, `musbo.methods`, `musbo.labels`, `musbo.explorers`, `musbo.starts`,
+`musbo.handovers` and `musbo.tasks.task` is public and stays. Other modules may change between versions.
+
 Names are loaded when they are first used, so that `import musbo` is quick.
 """
 
@@ -12,37 +15,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from musbo.algorithms.recipes import recipe as recipe
+    from musbo.campaign.api import Measurement as Measurement
     from musbo.campaign.api import NumpyPolicy as NumpyPolicy
     from musbo.campaign.api import Result as Result
     from musbo.campaign.api import evaluate as evaluate
     from musbo.campaign.api import load_policy as load_policy
     from musbo.campaign.api import resume as resume
     from musbo.campaign.api import run as run
+    from musbo.campaign.summary import Summary as Summary
+    from musbo.cluster.api import study as study
+    from musbo.core.diagnostics import Caution as Caution
+    from musbo.core.diagnostics import Diagnostic as Diagnostic
+    from musbo.core.diagnostics import Findings as Findings
     from musbo.core.errors import UserError as UserError
+    from musbo.core.registry import stored as stored
     from musbo.data.batch import Batch as Batch
     from musbo.data.batch import make_batch as make_batch
     from musbo.data.files import read_batch as read_batch
     from musbo.data.files import write_batch as write_batch
     from musbo.field.gym_task import gym_task as gym_task
+    from musbo.reporting.api import report as report
     from musbo.tasks.find import find_task as find_task
     from musbo.tasks.task import BuiltIn as BuiltIn
     from musbo.tasks.task import Task as Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {
+    "recipe": "musbo.algorithms.recipes",
+    "Measurement": "musbo.campaign.api",
     "NumpyPolicy": "musbo.campaign.api",
     "Result": "musbo.campaign.api",
     "evaluate": "musbo.campaign.api",
     "load_policy": "musbo.campaign.api",
     "resume": "musbo.campaign.api",
     "run": "musbo.campaign.api",
+    "Summary": "musbo.campaign.summary",
+    "study": "musbo.cluster.api",
+    "Caution": "musbo.core.diagnostics",
+    "Diagnostic": "musbo.core.diagnostics",
+    "Findings": "musbo.core.diagnostics",
     "UserError": "musbo.core.errors",
+    "stored": "musbo.core.registry",
     "Batch": "musbo.data.batch",
     "make_batch": "musbo.data.batch",
     "read_batch": "musbo.data.files",
     "write_batch": "musbo.data.files",
     "gym_task": "musbo.field.gym_task",
+    "report": "musbo.reporting.api",
     "find_task": "musbo.tasks.find",
     "BuiltIn": "musbo.tasks.task",
     "Task": "musbo.tasks.task",

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from musbo.algorithms.mopo import MOPO, DecayedLikelihood
+from musbo.core.diagnostics import Quantiles
 from musbo.core.errors import UserError
+from musbo.learning import soft
 from musbo.learning.fit import FitSettings, Rows, begin, epochs
 from musbo.models.probabilistic import init_probabilistic
 from musbo.tasks.builtin import pointmass
@@ -56,12 +58,36 @@ def test_the_spread_follows_the_noise_of_the_data():
 def test_the_elites_are_the_best_on_held_out_data():
     m, key = brief(method("mopo")), jax.random.PRNGKey(7)
     seen = list(m.train(pointmass, random_data(), m.begin(pointmass, key), key))
-    errors = [metrics for _, metrics in seen if metrics["stage"] == "dynamics"][-1]["error_per_member"]
+    errors = [metrics for _, metrics in seen if metrics.stage == "dynamics"][-1].numbers["error_per_member"]
     last = seen[-1][0]
     assert sorted(np.asarray(last.model.elites).tolist()) == sorted(np.argsort(errors)[: m.elites].tolist())
     assert last.imagined is None  # forgotten
-    slots = [state.imagined.n for state, metrics in seen if metrics["stage"] == "learn"]
+    learning = [metrics for _, metrics in seen if metrics.stage == "learn"]
+    assert [(m.index, m.over) for m in learning] == [(500, False), (600, False), (1100, False), (1200, True)]
+    for one in learning:
+        paid = {shown.name: shown.value for shown in one.findings.diagnostics}["penalty"]
+        assert isinstance(paid, Quantiles) and [paid.low, paid.median, paid.high] == one.numbers["penalty"]
+        assert one.numbers.keys() == {"critic_error", "Q", "penalty"}
+    slots = [state.imagined.n for state, metrics in seen if metrics.stage == "learn"]
     assert [int((n > 0).sum()) for n in slots] == [1, 1, 2, 2]  # a rollout every 600 of 1200 steps, a report every 500
+
+
+def test_few_rows_of_a_minibatch_are_logged_ones(monkeypatch: pytest.MonkeyPatch):
+    """A share of `real_share` from the data, the rest from imagination."""
+    m, key = brief(method("mopo")), jax.random.PRNGKey(7)
+
+    class Enough(Exception):
+        """The first call has been seen."""
+
+    def steps(settings, regulariser, steps, shares, networks, behaviour, sources, key) -> None:
+        logged, imagined = (int(source.n.sum()) for source in sources)
+        assert shares == (int(m.real_share * m.soft.batch), m.soft.batch - int(m.real_share * m.soft.batch))
+        assert logged == int(random_data().live.sum()) and imagined == m.branches * m.horizon
+        raise Enough
+
+    monkeypatch.setattr(soft, "soft_steps", steps)
+    with pytest.raises(Enough):
+        list(m.train(pointmass, random_data(), m.begin(pointmass, key), key))
 
 
 @pytest.mark.parametrize(

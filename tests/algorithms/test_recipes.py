@@ -5,14 +5,15 @@ from typing import Any, get_args
 
 import pytest
 
+from musbo.algorithms import recipes
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
-from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Imagined, budget, default_preset, settings
+from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Imagined, Recipe, default_preset, recipe, scale
 from musbo.core import serial
 from musbo.core.errors import UserError
+from musbo.learning.explore import Plain, Seeking
 from musbo.learning.handover import Last
 from musbo.learning.label import Disagreement, Trust
 from musbo.learning.start import Clone, Continue
-from musbo.models.actor import Plain, Seeking
 
 TASKS = ["ant", "halfcheetah", "hopper", "walker2d", "cheetah-run", "cheetah-run-gym", "pendulum", "pointmass", "mine"]
 EVERY = [(preset, task) for preset in PRESETS for task in TASKS]
@@ -26,11 +27,12 @@ def differences(one: ImaginedTRPO, other: ImaginedTRPO) -> set[str]:
 def test_methods_differ_in_settings_only(preset: Any, task: str):
     """One type, and exactly the parts that make each method."""
     names: tuple[Imagined, ...] = get_args(Imagined)
-    value = {name: settings(name, preset, task) for name in names}
+    value = {name: recipe(name, preset, task) for name in names}
     assert differences(value["musbo"], value["musbo-coefficient"]) == {"explore"}
     assert differences(value["musbo"], value["musbo-collection"]) == {"label"}
     assert differences(value["musbo"], value["musbo-constant-noise"]) == {"explore"}
-    assert value["musbo-constant-noise"].explore == replace(value["musbo"].explore, pooled=True)
+    seeking = value["musbo"].explore
+    assert isinstance(seeking, Seeking) and value["musbo-constant-noise"].explore == replace(seeking, pooled=True)
     assert differences(value["bremen"], value["me-trpo"]) - {"trpo"} == {"start"}
     assert differences(value["musbo"], value["bremen"]) - {"trpo"} == {"label", "explore"}
     kinds = {name: (type(v.label), type(v.start), type(v.explore)) for name, v in value.items()}
@@ -48,8 +50,8 @@ def test_methods_differ_in_settings_only(preset: Any, task: str):
 def test_settings_are_values(preset: Any):
     """Hashable, so that they can be static; and they come back from JSON as they were."""
     for name in ALGORITHMS:
-        value = settings(name, preset, "hopper")
-        assert hash(value) == hash(settings(name, preset, "hopper"))
+        value = recipe(name, preset, "hopper")
+        assert hash(value) == hash(recipe(name, preset, "hopper"))
         assert serial.from_json(serial.to_json(value)) == value
 
 
@@ -73,7 +75,7 @@ BUDGETS = {
 
 @pytest.mark.parametrize("task", TABLE)
 def test_the_paper_preset(task: str):
-    musbo = settings("musbo", "paper", task)
+    musbo = recipe("musbo", "paper", task)
     L, H, delta, lam = TABLE[task]
     assert (musbo.updates, musbo.imagine.horizon, musbo.trpo.delta, musbo.discount.lam) == (L, H, delta, lam)
     assert musbo.discount.gamma == 0.99
@@ -110,7 +112,7 @@ def test_the_paper_preset(task: str):
 @pytest.mark.parametrize("task", TABLE)
 def test_the_applied_delta(task: str):
     """Recorded as printed, applied at the scale of an honest sigma."""
-    step = settings("musbo", "paper", task).trpo
+    step = recipe("musbo", "paper", task).trpo
     assert step.applied_delta == pytest.approx(TABLE[task][2] / 220)
     assert replace(step, literal_delta=True).applied_delta == TABLE[task][2]
 
@@ -118,19 +120,19 @@ def test_the_applied_delta(task: str):
 def test_bremens_own_delta():
     """0.1 on both cheetahs, where MUSBO's table has 0.05 for one of them."""
     for task, delta in {"halfcheetah": 0.1, "cheetah-run": 0.1, "cheetah-run-gym": 0.1, "hopper": 0.05}.items():
-        assert settings("bremen", "paper", task).trpo.delta == delta
-    bremen = settings("bremen", "paper", "hopper")
+        assert recipe("bremen", "paper", task).trpo.delta == delta
+    bremen = recipe("bremen", "paper", "hopper")
     assert bremen.explore == Plain(0.1)
 
 
 @pytest.mark.parametrize("task", BUDGETS)
 def test_budgets(task: str):
     I, B = BUDGETS[task]  # noqa: E741
-    paper = budget("paper", task)
-    assert (paper.deployments, paper.batch) == (I, B)
-    assert paper.deployments * paper.batch == 500_000
-    half = budget("fast", task)
-    assert (half.deployments, half.batch) == (I, B // 2)  # the paper's 250k
+    paper = scale("paper", task)
+    assert (paper.budget, paper.batch_size) == (I, B)
+    assert paper.budget * paper.batch_size == 500_000
+    half = scale("fast", task)
+    assert (half.budget, half.batch_size) == (I, B // 2)  # the paper's 250k
 
 
 def test_default_presets():
@@ -144,4 +146,53 @@ def test_default_presets():
 
 def test_unknown_names():
     with pytest.raises(UserError, match="musbo-coefficient"):
-        settings("mopo?", "fast", "hopper")
+        recipe("mopo?", "fast", "hopper")
+
+
+# Methods of one's own
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recipe]:
+    """The methods, in a copy that a test may add to."""
+    monkeypatch.setattr(recipes, "ALGORITHMS", dict(ALGORITHMS))
+    return recipes.ALGORITHMS
+
+
+def mine(preset: Any, task: str) -> ImaginedTRPO:
+    return replace(recipe("me-trpo", preset, task), updates=7)
+
+
+def other(preset: Any, task: str) -> ImaginedTRPO:
+    return replace(mine(preset, task), updates=8)
+
+
+def test_a_new_method_is_found_by_its_name(known: dict[str, Recipe]):
+    recipes.add_method("mine", "ME-TRPO in a hurry", mine)
+    made = recipe("mine", "quick", "pendulum")
+    assert made == replace(recipe("me-trpo", "quick", "pendulum"), updates=7)
+    assert known["mine"] == Recipe("ME-TRPO in a hurry", mine) and not known["mine"].floor
+    recipes.add_method("low.2", "to be beaten", other, floor=True)
+    assert known["low.2"].floor and list(known)[-2:] == ["mine", "low.2"]
+
+
+def test_a_name_that_is_taken(known: dict[str, Recipe]):
+    with pytest.raises(UserError, match="there is a method 'bremen' already"):
+        recipes.add_method("bremen", "another one", mine)
+    recipes.add_method("mine", "ME-TRPO in a hurry", mine)
+    recipes.add_method("mine", "in a greater hurry", mine)  # its module was loaded a second time
+    assert known["mine"].line == "in a greater hurry"
+    with pytest.raises(UserError, match="there is a method 'mine' already"):
+        recipes.add_method("mine", "another one", other)
+
+
+@pytest.mark.parametrize("name", ["", "Mine", "my method", "-mine", "mine/2", "mine\n"])
+def test_a_name_that_cannot_be(name: str, known: dict[str, Recipe]):
+    with pytest.raises(UserError, match="use lower case, digits and dashes"):
+        recipes.add_method(name, "mine", mine)
+    assert known == ALGORITHMS
+
+
+def test_the_networks_of_bcq_have_the_width_of_the_preset():
+    widths = {preset: recipe("bcq", preset, "hopper").regulariser.generator for preset in PRESETS}  # type: ignore[attr-defined]
+    assert widths == {"quick": (64, 64), "fast": (200, 200), "paper": (750, 750)}

@@ -12,13 +12,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.data.batch import Batch, make_batch
 from musbo.learning.advantage import Discounting
+from musbo.learning.explore import Plain, PlainActor
 from musbo.learning.fit import FitSettings
 from musbo.learning.handover import BestImagined, Check
 from musbo.learning.imagine import Imagine
 from musbo.learning.label import Disagreement
 from musbo.learning.start import Clone
 from musbo.learning.trpo import TRPO
-from musbo.models.actor import Actor, Plain, PlainActor
+from musbo.models.actor import Actor
 from musbo.models.policy import Policy, PolicySettings
 from musbo.tasks.builtin import pointmass
 from musbo.tasks.task import BuiltIn

@@ -1,23 +1,55 @@
 """The orders in which events may come, written as a state machine: what the code is tested against."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
-from musbo.campaign.steps import KINDS
+from musbo.campaign import events
+from musbo.campaign.events import Checkpoint
+from musbo.campaign.settings import shape_of
+from musbo.tasks import builtin
+from tests.stories import tiny
+
+KINDS = (*events.KINDS, "checkpoint")
 
 # State and event -> state. "rest" lies between two deployments.
 MACHINE = {
     ("new", "created"): "open",
     ("open", "shard"): "part",
-    ("open", "batch"): "full",
+    ("open", "collected"): "full",
     ("part", "shard"): "part",
-    ("part", "batch"): "full",
+    ("part", "collected"): "full",
     ("full", "checkpoint"): "full",
     ("full", "trained"): "able",
     ("able", "evaluated"): "rest",
     ("rest", "shard"): "part",
-    ("rest", "batch"): "full",
+    ("rest", "collected"): "full",
     ("rest", "finished"): "over",
 }
+
+
+def example(kind: str, mark: int = 0) -> Any:
+    """An event or a checkpoint of this kind; `mark` tells it from others."""
+    match kind:
+        case "created":
+            return events.Created(tiny.settings(seed=mark), shape_of(builtin.pointmass), {"musbo": "0"})
+        case "shard":
+            return events.Shard(f"shard {mark}")
+        case "collected":
+            return events.Collected(f"batch {mark}", 100, 2, -1.5, 50.0)
+        case "trained":
+            return events.Trained(f"state {mark}", f"policy {mark}", 1.5)
+        case "evaluated":
+            return events.Evaluated(float(mark))
+        case "stopped":
+            return events.Stopped()
+        case "resumed":
+            return events.Resumed({"mark": str(mark)})
+        case "finished":
+            return events.Finished()
+        case "checkpoint":
+            return Checkpoint(f"state {mark}", 0.5)
+    raise ValueError(kind)
 
 
 class Machine:

@@ -6,21 +6,22 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import musbo
 from musbo.algorithms import recipes
 from musbo.algorithms.model_free import ModelFree
-from musbo.campaign import loop, results
 from musbo.campaign.api import film
+from musbo.campaign.events import Collected
+from musbo.campaign.news import Completed, News
 from musbo.campaign.settings import campaign, default_folder, task_name
+from musbo.campaign.summary import summary
 from musbo.core import serial
 from musbo.field import simulate
-from musbo.models.actor import UniformActor
+from musbo.models.actor import uniform
 from musbo.models.policy import Policy
-from musbo.report.live import Lines
+from musbo.reporting.live import Lines
 from musbo.tasks import builtin
 from tests.stories import tiny
 
@@ -31,19 +32,18 @@ LOGS_ONLY = replace(builtin.pointmass, name="logs", simulator=None)
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> musbo.Result:
     out = tmp_path_factory.mktemp("api") / "run"
-    return musbo.run("pointmass", deployments=1, batch=100, episodes=2, method=tiny.method(), out=out)
+    return musbo.run("pointmass", budget=1, batch_size=100, episodes=2, method=tiny.method(), out=out)
 
 
 @pytest.fixture(scope="module")
 def batch() -> musbo.Batch:
-    actor = UniformActor(jnp.asarray(builtin.pointmass.low), jnp.asarray(builtin.pointmass.high))
-    (shard,) = simulate.collect(builtin.pointmass, actor, 100, seed=5)
+    (shard,) = simulate.collect(builtin.pointmass, uniform(builtin.pointmass), 100, seed=5)
     return shard.batch
 
 
 def test_a_run_gives_a_policy_and_its_story(result):
-    assert result.summary["finished"] and result.summary["task"] == "pointmass"
-    assert result.returns == [result.final_return]
+    assert result.summary.finished and result.summary.settings.task == "pointmass"
+    assert result.returns == (result.final_return,)
     assert (result.folder / "policy.safetensors").is_file()
 
 
@@ -82,16 +82,16 @@ def test_the_policy_can_be_loaded_from_the_folder_or_the_file(result):
 @pytest.mark.parametrize("algo", ["sac", "bcq", "brac", "bc", "random"])
 def test_every_kind_of_policy_goes_through_a_campaign(algo, tmp_path):
     """Run, load from the file, call, evaluate again: with the numbers of the run."""
-    method = recipes.settings(algo, "quick", "pointmass")
+    method = recipes.recipe(algo, "quick", "pointmass")
     if isinstance(method, ModelFree):
         method = replace(method, steps=20)
-    run = musbo.run("pointmass", algo=algo, deployments=2, batch=100, episodes=2, method=method, out=tmp_path / "run")
+    run = musbo.run("pointmass", algo=algo, budget=2, batch_size=100, episodes=2, method=method, out=tmp_path / "run")
     obs = np.ones((3, 4))
     loaded = musbo.load_policy(tmp_path / "run" / "policy.safetensors")
     np.testing.assert_array_equal(loaded(obs), run.policy(obs))
     assert (np.abs(loaded(obs)) <= 1).all()
     again = musbo.evaluate(tmp_path / "run")
-    assert (again["episodes"], again["return"]) == (2, run.final_return)
+    assert (len(again.episodes.returns), again.episodes.mean_return) == (2, run.final_return)
 
 
 def test_only_a_policy_is_loaded_as_one(result, tmp_path):
@@ -104,18 +104,18 @@ def test_only_a_policy_is_loaded_as_one(result, tmp_path):
 
 def test_evaluate_repeats_the_evaluation_of_the_run(result):
     again = musbo.evaluate(result.folder)
-    assert (again["episodes"], again["return"]) == (2, result.final_return)
-    assert again["speed"] is None  # the point has no forward direction
-    assert musbo.evaluate(result.folder, episodes=2, seed=9)["return"] != result.final_return
+    assert (len(again.episodes.returns), again.episodes.mean_return) == (2, result.final_return)
+    assert again.episodes.speed is None  # the point has no forward direction
+    assert musbo.evaluate(result.folder, episodes=2, seed=9).episodes.mean_return != result.final_return
     with pytest.raises(musbo.UserError, match="seed must be at least 0"):
         musbo.evaluate(result.folder, seed=-1)
 
 
 def test_a_task_object_runs_and_only_resumes_with_the_object(tmp_path):
-    wanted = {"deployments": 1, "batch": 100, "episodes": 2, "method": tiny.method(), "out": tmp_path / "run"}
+    wanted = {"budget": 1, "batch_size": 100, "episodes": 2, "method": tiny.method(), "out": tmp_path / "run"}
 
-    def give_up(news: loop.News) -> None:
-        if news.kind == "collected":
+    def give_up(news: News) -> None:
+        if isinstance(news, Completed) and isinstance(news.what, Collected):
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -123,8 +123,9 @@ def test_a_task_object_runs_and_only_resumes_with_the_object(tmp_path):
     with pytest.raises(musbo.UserError, match=r"musbo.resume\(folder, task=\.\.\.\), or name it with --task"):
         musbo.resume(tmp_path / "run")
     finished = musbo.resume(tmp_path / "run", task=MINE)
-    assert finished.summary["task"] == "<mine>"
-    assert musbo.evaluate(tmp_path / "run", episodes=2, task="pointmass")["return"] == finished.final_return
+    assert finished.summary.settings.task == "<mine>"
+    again = musbo.evaluate(tmp_path / "run", episodes=2, task="pointmass")
+    assert again.episodes.mean_return == finished.final_return
 
 
 def test_another_task_than_the_runs_is_refused(result):
@@ -142,18 +143,18 @@ def test_what_is_odd_about_logs_is_said_and_kept(tmp_path):
     said: list[str] = []
     watch = Lines(said.append)
 
-    def until_collected(news: loop.News) -> None:
+    def until_collected(news: News) -> None:
         watch(news)
-        if news.kind == "collected":
+        if isinstance(news, Completed) and isinstance(news.what, Collected):
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        musbo.run("pointmass", deployments=1, data=[batch], out=tmp_path / "run", observe=until_collected)
+        musbo.run("pointmass", budget=1, data=[batch], out=tmp_path / "run", observe=until_collected)
     warnings = [line for line in said if line.startswith("  warning")]
     assert "data[0]: next_obs differs from obs of the following row in row 6" in warnings[0]
     assert "act_0 is 0.1 in every row" in warnings[1] and len(warnings) == 3
-    (brought,) = results.summary(tmp_path / "run")["per_deployment"]
-    assert len(brought["batch"]["warnings"]) == 3
+    (brought,) = summary(tmp_path / "run").deployments
+    assert len(brought.cautions) == 3
 
 
 def test_a_batch_of_a_run_cannot_be_written_into(result):
@@ -171,8 +172,8 @@ def test_a_task_of_ours_given_as_an_object_keeps_its_name(tmp_path):
 def test_a_batch_to_a_policy_without_any_simulator(tmp_path, batch):
     musbo.write_batch(tmp_path / "logs.parquet", batch)
     for number, data in enumerate((batch, tmp_path / "logs.parquet")):
-        done = musbo.run(LOGS_ONLY, data=[data], deployments=1, method=tiny.method(), out=tmp_path / f"run{number}")
-        assert done.final_return is None and done.returns == [None]
+        done = musbo.run(LOGS_ONLY, data=[data], budget=1, method=tiny.method(), out=tmp_path / f"run{number}")
+        assert done.final_return is None and done.returns == (None,)
         assert done.policy(np.zeros(4)).shape == (2,)
     first, second = (musbo.load_policy(tmp_path / f"run{number}").policy for number in range(2))
     assert isinstance(first, Policy) and isinstance(second, Policy)
@@ -183,9 +184,9 @@ def test_a_task_without_a_simulator_needs_all_its_data(tmp_path, batch):
     with pytest.raises(
         musbo.UserError, match="1 of 2 deployments would have to be collected here, but task logs has no simulator"
     ):
-        musbo.run(LOGS_ONLY, data=[batch], deployments=2, method=tiny.method(), out=tmp_path / "run")
-    with pytest.raises(musbo.UserError, match="2 batches were given for 1 deployments"):
-        musbo.run(LOGS_ONLY, data=[batch, batch], deployments=1, method=tiny.method(), out=tmp_path / "run")
+        musbo.run(LOGS_ONLY, data=[batch], budget=2, method=tiny.method(), out=tmp_path / "run")
+    with pytest.raises(musbo.UserError, match="2 batches were given for a budget of 1"):
+        musbo.run(LOGS_ONLY, data=[batch, batch], budget=1, method=tiny.method(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

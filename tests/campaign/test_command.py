@@ -11,7 +11,7 @@ from musbo.campaign import command, flags
 from musbo.campaign.settings import campaign
 from musbo.core.errors import UserError
 
-MUSBO = recipes.settings("musbo", "fast", "hopper")
+MUSBO = recipes.recipe("musbo", "fast", "hopper")
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -22,9 +22,14 @@ def parsed(*words: str) -> argparse.Namespace:
 
 def test_words_become_a_campaign():
     assert command.read([])[0] == campaign()
-    found, arguments = command.read(shlex.split("hopper --seed 3 --batch 70 --updates 5 --data a b --out there"))
-    assert found == campaign("hopper", seed=3, batch=70, method=replace(MUSBO, updates=5))
+    found, arguments = command.read(shlex.split("hopper --seed 3 --batch-size 70 --updates 5 --data a b --out there"))
+    assert found == campaign("hopper", seed=3, batch_size=70, method=replace(MUSBO, updates=5))
     assert (arguments.data, str(arguments.out), arguments.json) == (["a", "b"], "there", False)
+
+
+def test_the_names_of_version_0_1_are_still_understood():
+    found, _ = command.read(shlex.split("hopper --deployments 3 --batch 70"))
+    assert (found.budget, found.batch_size) == (3, 70)
 
 
 @pytest.mark.parametrize("flag", [name for name in flags.known_flags() if "-" in name[2:]])

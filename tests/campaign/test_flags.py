@@ -1,6 +1,6 @@
 """Settings from the command line: every field of the dataclasses has a flag, and a wrong flag a helpful sentence."""
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -8,12 +8,13 @@ import pytest
 from musbo.algorithms import recipes
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.campaign import flags
+from musbo.core import registry
 from musbo.core.errors import UserError
+from musbo.learning.explore import Plain
 from musbo.learning.handover import Guarded
 from musbo.learning.label import Disagreement, Trust
-from musbo.models.actor import Plain
 
-MUSBO = recipes.settings("musbo", "quick", "pendulum")
+MUSBO = recipes.recipe("musbo", "quick", "pendulum")
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -28,7 +29,7 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("algo", list(recipes.ALGORITHMS))
 @pytest.mark.parametrize("preset", list(recipes.PRESETS))
 def test_every_setting_of_every_method_has_a_flag(algo, preset):
-    method = recipes.settings(algo, preset, "hopper")
+    method = recipes.recipe(algo, preset, "hopper")
     named = {"--" + ".".join(path).replace("_", "-") for path in leaves(method)}
     assert len(named) > 40 or not isinstance(method, ImaginedTRPO)
     assert named <= set(flags.known_flags())
@@ -38,19 +39,19 @@ def test_every_setting_of_every_method_has_a_flag(algo, preset):
 @pytest.mark.parametrize("algo", list(recipes.ALGORITHMS))
 @pytest.mark.parametrize("preset", list(recipes.PRESETS))
 def test_the_difference_between_two_methods_turns_one_into_the_other(algo, preset):
-    method = recipes.settings(algo, preset, "hopper")
+    method = recipes.recipe(algo, preset, "hopper")
     for other in recipes.ALGORITHMS:
-        base = recipes.settings(other, "quick", "pendulum")
+        base = recipes.recipe(other, "quick", "pendulum")
         if type(base) is type(method):
             words = flags.difference(method, base)
-            kinds = {word[2:]: words[i + 1] for i, word in enumerate(words) if word[2:] in flags.PARTS}
+            kinds = {word[2:]: words[i + 1] for i, word in enumerate(words) if word[2:] in flags.parts()}
             rest = words[2 * len(kinds) :]
             assert flags.parse(flags.with_kinds(base, kinds), rest) == method
     assert flags.difference(method, method) == []
 
 
 def test_a_flag_of_another_method_is_refused():
-    sac = recipes.settings("sac", "quick", "pointmass")
+    sac = recipes.recipe("sac", "quick", "pointmass")
     with pytest.raises(UserError, match="--imagine.horizon is a setting of another method"):
         flags.parse(sac, ["--imagine.horizon", "5"])
     with pytest.raises(UserError, match="no --label trust"):
@@ -61,7 +62,7 @@ def test_a_flag_of_another_method_is_refused():
 
 def test_the_value_that_a_flag_shows_is_read_back():
     """Each setting, written out as a word and parsed into a method that has another value there."""
-    other = recipes.settings("musbo", "paper", "hopper")
+    other = recipes.recipe("musbo", "paper", "hopper")
     for path in leaves(MUSBO):
         if path[0] == "handover":
             continue
@@ -88,7 +89,7 @@ def test_values_of_every_type():
 
 
 def test_parts_come_in_kinds():
-    assert set(flags.PARTS) == {"label", "start", "explore", "baseline", "handover", "regulariser"}
+    assert set(flags.parts()) == {"label", "start", "explore", "baseline", "handover", "regulariser"}
     changed = flags.with_kinds(MUSBO, {"label": "trust", "explore": "plain", "handover": "guarded"})
     assert (changed.label, changed.explore, changed.handover) == (Trust(), Plain(), Guarded())
     tuned = replace(MUSBO, label=Disagreement(alpha=0.5))
@@ -98,7 +99,7 @@ def test_parts_come_in_kinds():
 
 def test_a_flag_of_another_kind_says_which():
     with pytest.raises(UserError, match="--label.alpha is a setting of --label disagreement, but here label is trust"):
-        flags.parse(recipes.settings("bremen", "quick", "pendulum"), ["--label.alpha", "0.1"])
+        flags.parse(recipes.recipe("bremen", "quick", "pendulum"), ["--label.alpha", "0.1"])
 
 
 @pytest.mark.parametrize(
@@ -133,3 +134,16 @@ def test_a_value_that_is_no_number_ends_the_program(capsys):
     assert left.value.code == 2
     assert "--updates" in capsys.readouterr().err
     assert isinstance(MUSBO, ImaginedTRPO)
+
+
+def test_a_part_that_lacks_a_method_is_named(monkeypatch):
+    monkeypatch.setattr(registry, "_by_name", dict(registry._by_name))
+    monkeypatch.setattr(registry, "_by_class", dict(registry._by_class))
+
+    @registry.stored("handover/never")
+    @dataclass(frozen=True)
+    class Never:
+        """It has no `choose`."""
+
+    with pytest.raises(UserError, match="handover/never is registered and lacks a method that every handover has"):
+        flags.parts()

@@ -108,7 +108,7 @@ def test_help_depends_on_words_before_and_behind_it(capsys: pytest.CaptureFixtur
 
 def test_help_and_the_version_import_nothing_slow():
     """Of no verb but those whose help shows every setting of a method."""
-    slow = ("jax", "numpy", "rich", "pyarrow", "tyro", "musbo.report", "musbo.cluster")
+    slow = ("jax", "numpy", "rich", "pyarrow", "tyro", "musbo.reporting", "musbo.cluster")
     quick = [[], ["--version"], *([name] for name, verb in verbs().items() if name not in ("run", "study"))]
     code = f"""if True:
         import sys

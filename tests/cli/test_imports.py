@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from musbo.algorithms.recipes import ALGORITHMS
-from musbo.campaign.folders import create, read_status
+from musbo.campaign.folders import create
 from musbo.campaign.settings import campaign
+from musbo.campaign.summary import read_status
 from musbo.cli import main, verbs
 from musbo.cluster import cell, on_ray
 from musbo.cluster.study import cells, parse
@@ -110,7 +111,7 @@ def test_a_cell_that_is_resumed_imports_too(here: Path, where: str):
     """As a process of this machine, and as a worker of a cluster starts it; one that was begun elsewhere."""
     asked = parse({"tasks": ["pointmass"], "algos": ["random"], "budgets": {"pointmass": [1, 100]}})
     (one,) = cells(asked)
-    create(here / one.folder, campaign("pointmass", "random", deployments=1, batch=100, episodes=1))
+    create(here / one.folder, campaign("pointmass", "random", budget=1, batch_size=100, episodes=1))
     imports = [str(here / "my_own.py"), "json"]
     if where == "ray":
         assert on_ray.perform(asked, str(here), one, imports) == 0

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import musbo
-from musbo.campaign.folders import read_status
-from musbo.campaign.results import summary
+from musbo.campaign.summary import read_status, summary
 from musbo.cli import INTERRUPTED, main
 from musbo.cluster import cell, local
 from musbo.cluster.progress import Progress, seconds_left
@@ -24,7 +23,7 @@ from tests.core.test_interrupt import interrupt_in_the_collector
 from tests.stories import tiny
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}
-BUDGET = ["--deployments", "2", "--batch", "100", "--episodes", "2"]
+BUDGET = ["--budget", "2", "--batch-size", "100", "--episodes", "2"]
 FILE = f"""
 settings = ["--episodes", 2]
 [variants.small]
@@ -54,8 +53,8 @@ def begun(out: Path) -> list[Path]:
     return sorted(path.parent for path in out.glob("[!.]*/ledger.sqlite"))
 
 
-def hashes(out: Path) -> dict[str, str]:
-    return {folder.name: summary(folder)["policy_sha256"] for folder in begun(out) if summary(folder)["finished"]}
+def hashes(out: Path) -> dict[str, str | None]:
+    return {folder.name: summary(folder).policy_sha256 for folder in begun(out) if summary(folder).finished}
 
 
 def children_of(pid: int) -> list[int]:
@@ -114,12 +113,12 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str], seeds: list[
 
 def test_a_cell_has_the_same_bits_with_and_without_a_core_of_its_own(tmp_path: Path):
     """As on this machine, and as on a cluster, where a cell sees every core; tiny networks would agree anyhow."""
-    short = ["--preset", "quick", "--deployments", "1", "--updates", "3", "--episodes", "1"]
+    short = ["--preset", "quick", "--budget", "1", "--updates", "3", "--episodes", "1"]
     short += ["--dynamics.epochs", "2", "--labeler.epochs", "2"]
     for name, cores in (("own", usable_cores()[:1]), ("any", [])):
         words = ["run", "pointmass", *short, "--out", str(tmp_path / name)]
         subprocess.run(cell.command(cores, tmp_path / name, words), env=ENVIRONMENT, check=True, capture_output=True)
-    assert summary(tmp_path / "own")["policy_sha256"] == summary(tmp_path / "any")["policy_sha256"]
+    assert summary(tmp_path / "own").policy_sha256 == summary(tmp_path / "any").policy_sha256
 
 
 def test_ctrl_c_stops_the_runs_and_says_how_to_go_on(tmp_path: Path):
@@ -169,9 +168,9 @@ def test_a_cell_goes_on_with_what_another_has_begun(tmp_path: Path):
     folder = tmp_path / "run"
     words = ["run", "pointmass", "--algo", "random", *BUDGET, "--out", str(folder)]
     assert main(words) == 0
-    done = summary(folder)["policy_sha256"]
+    done = summary(folder).policy_sha256
     subprocess.run(cell.command([], folder, words), env=ENVIRONMENT, check=True, capture_output=True)
-    assert summary(folder)["policy_sha256"] == done
+    assert summary(folder).policy_sha256 == done
 
 
 def test_the_page_about_clusters_says_how_long_a_lock_is_waited_for():

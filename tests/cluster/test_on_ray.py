@@ -14,8 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from musbo.campaign.folders import LEDGER, read_status
+from musbo.campaign.events import Resumed
 from musbo.campaign.ledger import Ledger
+from musbo.campaign.places import LEDGER
+from musbo.campaign.summary import read_status
 from musbo.cli import INTERRUPTED, main
 from musbo.cluster import on_ray
 from musbo.cluster.local import log_of
@@ -89,7 +91,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def under_way(out: Path) -> list[Path]:
     """The cells that have something to lose."""
     found = {folder: read_status(folder) for folder in begun(out)}
-    return [folder for folder, status in found.items() if status.batches and not status.finished]
+    return [folder for folder, status in found.items() if status.collected and not status.finished]
 
 
 def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster):
@@ -115,7 +117,7 @@ def test_a_lost_workers_cell_goes_on_elsewhere(tmp_path: Path, cluster: Cluster)
     resumed = []
     for folder in begun(out):
         with Ledger(folder / LEDGER) as ledger:
-            resumed += ledger.events("resumed")
+            resumed += [event for event in ledger.events() if isinstance(event.what, Resumed)]
     assert resumed, "the cell of the lost node was not gone on with"
 
 

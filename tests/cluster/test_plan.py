@@ -38,7 +38,7 @@ def test_what_is_not_said_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.Mo
         ["--tasks", "pendulmu", "--algos", "musbo"],
         ["--tasks", "pointmass"],
         ["--tasks", "pointmass", "--algos", "musbo", "--episodes", "0"],
-        ["--tasks", "pointmass", "--algos", "musbo", "--deployments", "0"],
+        ["--tasks", "pointmass", "--algos", "musbo", "--budget", "0"],
         ["--tasks", "pointmass", "--algos", "musbo", "--jobs", "1", "--ray", "auto"],
         ["--tasks", "pointmass", "--algos", "musbo", "--jobs", "1000"],
     ):
@@ -82,8 +82,8 @@ def test_a_task_that_comes_later_has_the_budget_of_the_others(
     file.write_text(described(["pointmass", "pendulum"], ["random"], [0]).replace("pendulum = [2", "pendulum = [3"))
     other = ["study", str(file), "--tasks", "pointmass", "halfcheetah", "--algos", "random", "--out"]
     assert main([*other, str(tmp_path / "other")]) == 2
-    assert "halfcheetah needs one too: give --deployments and --batch" in capsys.readouterr().err
-    assert main([*other, str(tmp_path / "other"), "--deployments", "5", "--batch", "60"]) == 0
+    assert "halfcheetah needs one too: give --budget and --batch-size" in capsys.readouterr().err
+    assert main([*other, str(tmp_path / "other"), "--budget", "5", "--batch-size", "60"]) == 0
     found = recorded(tmp_path / "other")
     assert found is not None and set(found.budgets) == {("pointmass", 5, 60), ("halfcheetah", 5, 60)}
 
@@ -106,6 +106,6 @@ def test_seeds_are_not_added_to_runs_of_other_settings(
         capsys.readouterr()
         assert main(["study", *more, "--out", str(out)]) == 2
         error = capsys.readouterr().err
-        assert "pointmass-bremen-2x1000-s0" in error and "--updates (" in error and ", now 7)" in error
+        assert "pointmass-bremen-2x1000-s0" in error and "--updates (" in error and " and 7)" in error
         assert "settings differ, so the runs cannot be averaged" in error
         assert recorded(out) == found

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Preset, budget
+from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Preset, scale
 from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record, recorded, to_toml
 from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS
@@ -36,7 +36,7 @@ def test_one_seed_of_everything_before_the_second():
         (task, algo) for task in ("pendulum", "pointmass") for algo in ("musbo", "bremen")
     }
     assert len({cell.folder for cell in found}) == 8
-    assert [(c.deployments, c.batch, c.preset) for c in found[:1]] == [(4, 2000, "quick")]  # the task's own
+    assert [(c.budget, c.batch_size, c.preset) for c in found[:1]] == [(4, 2000, "quick")]  # the task's own
 
 
 def test_a_file(tmp_path: Path):
@@ -45,14 +45,14 @@ def test_a_file(tmp_path: Path):
     hot = Variant("musbo-hot", "musbo", ("--label.alpha", "0.1"))
     assert study.methods == (Variant("bremen", "bremen"), hot)
     of_three = [cell for cell in cells(study) if cell.seed == 3]
-    assert [(c.task, c.deployments, c.batch) for c in of_three if c.method != hot] == [
+    assert [(c.task, c.budget, c.batch_size) for c in of_three if c.method != hot] == [
         ("halfcheetah", 5, 50_000),
         ("halfcheetah", 5, 100_000),
         ("hopper", 10, 25_000),
     ]
     words = next(c for c in of_three if c.method == hot).words(Path("out"), study.settings)
     assert " ".join(words) == (
-        "run halfcheetah --algo musbo --preset fast --seed 3 --deployments 5 --batch 50000 "
+        "run halfcheetah --algo musbo --preset fast --seed 3 --budget 5 --batch-size 50000 "
         "--out out/halfcheetah-musbo-hot-5x50000-s3 --episodes 10 --label.alpha 0.1"
     )
 
@@ -65,12 +65,12 @@ def test_the_ready_studies_are_the_papers(name: str):
     preset: Preset = study.preset  # type: ignore[assignment]
     assert preset == name.rpartition("-")[2]
     total = 250_000 if "250k" in name or (name == "novelty-fast") else 500_000
-    assert {cell.deployments * cell.batch for cell in cells(study)} == {total}
+    assert {cell.budget * cell.batch_size for cell in cells(study)} == {total}
     halved_or_doubled = name in ("figure-250k-paper", "figure-500k-fast", "ablation-fast")
     for cell in cells(study):
-        usual = budget(preset, cell.task)
-        assert cell.deployments == usual.deployments
-        assert halved_or_doubled or cell.batch == usual.batch
+        usual = scale(preset, cell.task)
+        assert cell.budget == usual.budget
+        assert halved_or_doubled or cell.batch_size == usual.batch_size
     for other in PRESETS:  # the name says the size, whichever preset it is run with
         sizes = [(cell.row, cell.seed) for cell in cells(replace(study, preset=other))]
         assert sizes == [(cell.row, cell.seed) for cell in cells(study)]
@@ -108,8 +108,8 @@ def test_more_of_the_same_is_added_and_anything_else_refused(tmp_path: Path):
 
 
 def test_the_presets_budget_written_out_is_the_same_budget():
-    usual = budget("quick", "pendulum")
-    written = replace(SMALL, budgets=(("pendulum", usual.deployments, usual.batch),))
+    usual = scale("quick", "pendulum")
+    written = replace(SMALL, budgets=(("pendulum", usual.budget, usual.batch_size),))
     for one, other in ((SMALL, written), (written, SMALL)):
         assert cells(merge(one, other)) == cells(SMALL)
 

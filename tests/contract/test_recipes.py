@@ -1,6 +1,6 @@
 """The contract: what every method has to do, whatever it is. A new recipe is in this suite by being a recipe."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, singledispatch
 from itertools import islice
 from typing import Any
@@ -15,12 +15,12 @@ from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.mopo import MOPO
-from musbo.algorithms.recipes import ALGORITHMS, METHODS, settings
+from musbo.algorithms.recipes import ALGORITHMS, recipe
 from musbo.core import serial
+from musbo.core.registry import kinds
 from musbo.data.batch import Batch, make_batch
 from musbo.data.dataset import Dataset, assemble
 from musbo.learning import soft
-from musbo.learning.soft import Support
 from musbo.models.actor import UniformActor
 from musbo.tasks.builtin import pointmass
 from tests.algorithms.tiny import batch, same
@@ -50,10 +50,7 @@ def _(method: ImaginedTRPO) -> ImaginedTRPO:
 @small.register
 def _(method: ModelFree) -> ModelFree:
     networks = replace(method.soft, actor=(32, 32), critic=(32, 32), batch=64, learning_rate=2e-3, gamma=0.95)
-    regulariser = method.regulariser
-    if isinstance(regulariser, Support):
-        regulariser = replace(regulariser, generator=(32, 32))
-    return replace(method, soft=networks, steps=3000, regulariser=regulariser)
+    return replace(method, soft=networks, steps=3000, regulariser=method.regulariser.narrower(32))
 
 
 @small.register
@@ -92,11 +89,11 @@ def brief(method: Any) -> Any:
 
 
 NAMES = list(ALGORITHMS)
-LEARNERS = [name for name, recipe in ALGORITHMS.items() if not recipe.floor]
+LEARNERS = [name for name, known in ALGORITHMS.items() if not known.floor]
 
 
 def method(name: str) -> Any:
-    return small(settings(name, "quick", "pointmass"))
+    return small(recipe(name, "quick", "pointmass"))
 
 
 @cache
@@ -135,15 +132,15 @@ jax.tree_util.register_pytree_node(Deterministic, lambda d: ((d.policy,), None),
 
 
 def test_every_class_of_methods_is_known():
-    assert {type(settings(name, "quick", "pointmass")) for name in NAMES} == set(METHODS)
+    assert {type(recipe(name, "quick", "pointmass")) for name in NAMES} == set(kinds("method").values())
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("preset", ["quick", "fast", "paper"])
 def test_a_method_is_a_value(name: str, preset: Any):
-    value = settings(name, preset, "hopper")
+    value = recipe(name, preset, "hopper")
     assert isinstance(value, Method)
-    assert hash(value) == hash(settings(name, preset, "hopper"))
+    assert hash(value) == hash(recipe(name, preset, "hopper"))
     assert serial.from_json(serial.to_json(value)) == value
 
 
@@ -180,12 +177,12 @@ def test_it_resumes_to_the_same_bits_from_everywhere(name: str):
     states = list(m.train(pointmass, random_data(), before, key))
     last = states[-1][0]
     for state, metrics in states[:: max(1, len(states) // 6)]:
-        if metrics["stage"] == "done":
+        if metrics.stage == "done":
             continue
         copy = serial.decode(serial.encode(state))
         assert same(copy, state)
         again = list(m.train(pointmass, random_data(), copy, key))[-1][0]
-        assert same(again, last), f"other bits when resumed from {metrics['stage']} {metrics['index']}"
+        assert same(again, last), f"other bits when resumed from {metrics.stage} {metrics.index}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -213,8 +210,8 @@ def test_a_second_deployment(name: str):
     second = batch(m.actor(pointmass, state), EPISODES, seed=9)
     data = assemble([random_batch(), second], 2 * EPISODES * pointmass.episode_steps, 0)
     seen = list(m.train(pointmass, data, state, jax.random.fold_in(key, 2)))
-    stages = list(dict.fromkeys(metrics["stage"] for _, metrics in seen if metrics["stage"] != "check"))
-    assert stages == [*m.stages, "done"]
+    stages = list(dict.fromkeys(metrics.stage for _, metrics in seen if metrics.stage != "check"))
+    assert stages == [*(stage.name for stage in m.stages), "done"]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(seen[-1][0].policy))
 
 
@@ -261,7 +258,7 @@ def test_awkward_data(name: str, kind: str):
     m, key = brief(method(name)), jax.random.PRNGKey(11)
     data = assemble([awkward(kind)], 2 * EPISODES * pointmass.episode_steps, 0)
     for state, metrics in m.train(pointmass, data, m.begin(pointmass, key), key):
-        numbers = [x for x in jax.tree.leaves(metrics) if isinstance(x, float)]
+        numbers = [x for x in jax.tree.leaves(asdict(metrics)) if isinstance(x, float)]
         assert np.isfinite(numbers).all(), metrics
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.policy))
 

@@ -16,8 +16,8 @@ from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.mopo import MOPO
 from musbo.algorithms.recipes import ALGORITHMS
 from musbo.data.dataset import assemble
+from musbo.learning.explore import Plain
 from musbo.learning.label import Penalty, Trust
-from musbo.models.actor import Plain
 from musbo.tasks.builtin import pointmass
 from tests.contract.test_recipes import EPISODES, brief, method, random_batch
 

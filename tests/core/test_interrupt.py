@@ -9,7 +9,7 @@ import pytest
 
 from musbo import cli
 from musbo.campaign import api
-from musbo.campaign.folders import read_status
+from musbo.campaign.summary import read_status
 from musbo.core.interrupt import noted, noting
 
 
@@ -53,4 +53,4 @@ def test_a_run_that_was_interrupted_before_it_was_ready_stops(tmp_path: Path, mo
     out = tmp_path / "run"
     code = cli.main(["run", "pointmass", "--preset", "quick", "--out", str(out)])
     assert code == cli.INTERRUPTED
-    assert read_status(out).stopped and not read_status(out).batches
+    assert read_status(out).stopped and not read_status(out).collected

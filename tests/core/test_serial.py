@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import math
-import sys
-import types
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,19 +17,23 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from musbo.campaign.steps import Collect
-from musbo.core import durable, serial
+from musbo.campaign.status import Collect
+from musbo.core import durable, registry, serial
 from musbo.core.errors import UserError
+from musbo.core.former_names import FORMER_NAMES
+from musbo.core.registry import stored
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
+@stored("zoo/inner")
 @dataclasses.dataclass(frozen=True)
 class Inner:
     rate: float
     sizes: tuple[int, ...] = (200, 200)
 
 
+@stored("zoo/outer")
 @dataclasses.dataclass(frozen=True)
 class Outer:
     inner: Inner
@@ -43,16 +45,19 @@ class Outer:
         object.__setattr__(self, "total", sum(self.inner.sizes))
 
 
+@stored("zoo/layer")
 class Layer(eqx.Module):
     weight: jax.Array
     bias: jax.Array
 
 
+@stored("zoo/net")
 class Net(eqx.Module):
     layers: tuple[Layer, ...]
     depth: int = eqx.field(static=True)
 
 
+@stored("zoo/pair")
 class Pair(NamedTuple):
     left: Any
     right: Any = 0
@@ -60,19 +65,6 @@ class Pair(NamedTuple):
 
 class Plain:
     pass
-
-
-@pytest.fixture(autouse=True)
-def zoo(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """The classes above as if musbo had a module `zoo` with them."""
-    module = types.ModuleType("musbo.zoo")
-    for cls in (Inner, Outer, Layer, Net, Pair, Plain):
-        monkeypatch.setattr(cls, "__module__", "musbo.zoo")
-        setattr(module, cls.__name__, cls)
-    module.__dict__["json"] = json
-    module.__dict__["Collect"] = Collect
-    monkeypatch.setitem(sys.modules, "musbo.zoo", module)
-    return module
 
 
 def assert_same(a: Any, b: Any) -> None:
@@ -148,8 +140,9 @@ def test_the_json_is_readable() -> None:
     assert tree == {
         "n": 0.5,
         "net": {
-            "type": "musbo.zoo:Net",
-            "fields": {"layers": {"tuple": [{"type": "musbo.zoo:Layer", "fields": layer}]}, "depth": 1},
+            "type": "zoo/net",
+            "version": 1,
+            "fields": {"layers": {"tuple": [{"type": "zoo/layer", "version": 1, "fields": layer}]}, "depth": 1},
         },
         "rate": {"float": "inf"},
     }
@@ -200,26 +193,24 @@ def test_an_optimiser_goes_on_from_its_state_to_the_same_bits() -> None:
 
 
 def test_missing_fields_take_their_defaults() -> None:
-    assert serial.from_json({"type": "musbo.zoo:Inner", "fields": {"rate": 0.5}}) == Inner(0.5, (200, 200))
-    assert serial.from_json({"type": "musbo.zoo:Pair", "fields": {"left": 1}}) == Pair(1, 0)
+    assert serial.from_json({"type": "zoo/inner", "version": 1, "fields": {"rate": 0.5}}) == Inner(0.5, (200, 200))
+    assert serial.from_json({"type": "zoo/pair", "fields": {"left": 1}}) == Pair(1, 0)
 
 
 @pytest.mark.parametrize(
     ("tree", "words"),
     [
-        ({"type": "musbo.zoo:Inner", "fields": {"rate": 1, "speed": 2, "age": 3}}, "no field age, speed"),
-        ({"type": "musbo.zoo:Inner", "fields": {}}, "needs the field rate"),
-        ({"type": "musbo.zoo:Outer", "fields": {"inner": 1, "total": 3}}, "no field total"),
-        ({"type": "musbo.zoo:Gone", "fields": {}}, "no class 'musbo.zoo:Gone'"),
-        ({"type": "musbo.nowhere:Gone", "fields": {}}, "no class"),
-        ({"type": "musbo.zoo", "fields": {}}, "no class"),
-        ({"type": "os:system", "fields": {"command": "false"}}, "only classes of musbo and optax"),
-        ({"type": "musboo.zoo:Inner", "fields": {}}, "only classes of musbo and optax"),
-        ({"type": "musbo.zoo:json.JSONDecoder", "fields": {}}, "not a settings or state class"),
-        ({"type": "musbo.zoo:Collect", "fields": {"deployment": 1}}, "not a settings or state class"),
-        ({"type": "musbo.zoo:Plain", "fields": {}}, "not a settings or state class"),
-        ({"type": "optax:adam", "fields": {}}, "not a settings or state class"),
-        ({"type": "musbo.__main__:X", "fields": {}}, "no class"),  # and it does not run the command line
+        ({"type": "zoo/inner", "version": 1, "fields": {"rate": 1, "speed": 2, "age": 3}}, "no field age, speed"),
+        ({"type": "zoo/inner", "version": 1, "fields": {}}, "needs the field rate"),
+        ({"type": "zoo/outer", "version": 1, "fields": {"inner": 1, "total": 3}}, "no field total"),
+        ({"type": "zoo/gone", "version": 1, "fields": {}}, "no 'zoo/gone' in musbo .* --import"),
+        ({"type": "zoo/inner", "version": 2, "fields": {}}, "zoo/inner version 2 is not known .* up to version 1"),
+        ({"type": "zoo/inner", "version": 0, "fields": {}}, "version 0 is not known"),
+        # Only a name of the registry is built, whatever else could be imported by the words of a file.
+        ({"type": "musbo.core.registry:Entry", "fields": {}}, "no 'musbo.core.registry:Entry'"),
+        ({"type": "os:system", "fields": {"command": "false"}}, "no 'os:system'"),
+        ({"type": "optax:adam", "fields": {}}, "no 'optax:adam'"),
+        ({"type": "musbo.__main__:X", "fields": {}}, "no 'musbo.__main__:X'"),  # and it does not run the command line
         ({"array": "lost"}, "'lost' is missing"),
         ({"float": "1.5"}, "tagged 'float'"),
         ({"tuple": 3}, "tagged 'tuple'"),
@@ -244,10 +235,13 @@ def test_settings_hold_no_arrays() -> None:
         serial.to_json({"scale": jnp.ones(2)})
 
 
-def test_a_class_from_elsewhere_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Inner, "__module__", "elsewhere.zoo")
-    with pytest.raises(UserError, match=r"elsewhere.zoo.Inner \(at inner\)"):
-        serial.to_json(Outer(Inner(0.1)))
+def test_a_class_without_a_name_is_not_written() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Nameless:
+        pass
+
+    with pytest.raises(UserError, match=r"Nameless \(at note\).* no name .*@musbo.stored"):
+        serial.to_json(Outer(Inner(0.1), note=Nameless()))
 
 
 def test_every_truncation_of_a_file_is_refused(tmp_path: Path) -> None:
@@ -266,12 +260,19 @@ def test_every_truncation_of_a_file_is_refused(tmp_path: Path) -> None:
         (b"PAR1 something else", "not a file of musbo"),
         (safetensors.numpy.save({"a": np.ones(2)}), "not a file of musbo"),
         (safetensors.numpy.save({}, {"musbo": "{"}), "not a file of musbo"),
-        (safetensors.numpy.save({}, {"musbo": "[]"}), "not a file of musbo"),
+        (safetensors.numpy.save({}, {"musbo": "[]"}), "damaged format header"),
         (safetensors.numpy.save({}, {"musbo": '{"format": "musbo-bundle", "version": 1}'}), "is a 'musbo-bundle' file"),
-        (safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 2}'}), "newer musbo .* upgrade"),
+        (
+            safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 3}'}),
+            "newer musbo: .* Upgrade musbo",
+        ),
+        (
+            safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 3, "writer": "musbo 9.9"}'}),
+            r"newer musbo \(musbo 9.9\)",
+        ),
         (
             safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 1, "tree": {"array": "x"}}'}),
-            "x.tree: the array 'x' is missing",
+            r"x.tree \(written by musbo 0.1\): the array 'x' is missing",
         ),
     ],
 )
@@ -305,7 +306,10 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_file_of_format_1_is_still_read() -> None:
+def test_the_file_of_format_1_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its classes are named by where they lived when it was written."""
+    monkeypatch.setitem(FORMER_NAMES, "musbo.campaign.steps:Collect", "step/collect")
+    registry.register(Collect, "step/collect")
     value = serial.load(GOLDEN / "tree-v1.safetensors")
     adam = optax.ScaleByAdamState(
         count=jnp.array(3, jnp.int32), mu={"w": jnp.array([0.5, -1.0])}, nu={"w": jnp.array([0.25, 1.0])}

@@ -167,8 +167,8 @@ def test_a_column_that_occurs_twice(tmp_path):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b'{"format": "musbo-batch", "version": 2}', "batch format 2, but this musbo reads up to 1: upgrade musbo"),
-        (b'{"format": "musbo-tree", "version": 1}', "is not a batch"),
+        (b'{"format": "musbo-batch", "version": 2}', "it has format 2, and musbo .* reads up to 1. Upgrade musbo"),
+        (b'{"format": "musbo-tree", "version": 1}', "is a 'musbo-tree' file, not a 'musbo-batch' one"),
         (b'{"version": 1}', "damaged format header"),
         (b"[]", "damaged format header"),
         (b"{", "damaged format header"),

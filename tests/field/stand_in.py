@@ -5,9 +5,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from musbo.core.diagnostics import NOTHING, Findings
+
 
 class Wanderer(eqx.Module):
-    """Uniform actions; zeta tells what the actor was told about the step before."""
+    """Uniform actions; its signal tells what the actor was told about the step before."""
 
     half_range: Float[Array, " act"]
 
@@ -20,18 +22,24 @@ class Wanderer(eqx.Module):
         told = previous_obs.sum(1) + 10 * previous_act.sum(1)
         return share * self.half_range[None, :], jnp.where(has_previous, told, jnp.nan)
 
+    def findings(self, signal, alone) -> Findings:
+        return NOTHING
+
 
 class Crowd(eqx.Module):
-    """Stays where it is, and reports through zeta the mean of what all its rows see."""
+    """Stays where it is, and reports as its signal the mean of what all its rows see."""
 
     needs_oracle: bool = eqx.field(static=True, default=False)
 
     def act(self, obs, key, previous_obs, previous_act, has_previous):
         return jnp.zeros((len(obs), 2)), jnp.full(len(obs), obs[:, 0].mean())
 
+    def findings(self, signal, alone) -> Findings:
+        return NOTHING
+
 
 class Prophet(eqx.Module):
-    """Acts on its tentative action, and reports through zeta how far the oracle said the state would move."""
+    """Acts on its tentative action, and reports as its signal how far the oracle said the state would move."""
 
     half_range: Float[Array, " act"]
 
@@ -49,6 +57,9 @@ class Prophet(eqx.Module):
 
     def act(self, obs, key, previous_obs, previous_act, has_previous):
         raise NotImplementedError("an oracle is asked through act_oracle")
+
+    def findings(self, signal, alone) -> Findings:
+        return NOTHING
 
 
 class Linear(eqx.Module):

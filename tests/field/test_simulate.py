@@ -14,10 +14,8 @@ from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.checks import findings
 from musbo.field.simulate import (
-    COLLECT,
-    EVALUATE,
     Evaluation,
-    alone,
+    Purpose,
     collect,
     evaluate,
     first_episodes,
@@ -29,7 +27,7 @@ from musbo.field.worlds import make_gym, make_world, quiet_mujoco
 from musbo.tasks import paper
 from musbo.tasks.builtin import pendulum, pointmass
 from musbo.tasks.task import BuiltIn, Gym, Task
-from tests.field.stand_in import Crowd, Linear, Prophet, Wanderer
+from tests.field.stand_in import Linear, Prophet, Wanderer
 
 
 def wanderer(task: Task) -> Wanderer:
@@ -68,11 +66,14 @@ def test_quotas_of_the_papers_batches():
 
 
 def test_lanes_that_have_a_crew_to_themselves():
-    task = short(paper.hopper, 100)  # two crews; a built-in task has one
-    assert [alone(task, size) for size in (100, 200, 400, 5000)] == [1.0, 1.0, 0.0, 0.0]
-    assert alone(task, 300) == pytest.approx(1 / 3)  # crews of two and of one
-    assert alone(task, 5100) == pytest.approx(1 / 51)  # a second group of one lane
-    assert [alone(short(pointmass, 100), size) for size in (100, 199, 200)] == [1.0, 1.0, 0.0]
+    def alone(task: Task, size: int) -> float:
+        return sum(shard.alone for shard in collect(task, wanderer(task), size, seed=0)) / size
+
+    task = short(paper.hopper, 10)  # two crews; a built-in task has one
+    assert [alone(task, size) for size in (10, 20, 40, 500)] == [1.0, 1.0, 0.0, 0.0]
+    assert alone(task, 30) == pytest.approx(1 / 3)  # crews of two and of one
+    assert alone(task, 510) == pytest.approx(1 / 51)  # a second group of one lane
+    assert [alone(short(pointmass, 10), size) for size in (10, 19, 20)] == [1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(("size", "lanes"), [(0, 5), (-3, 5), (10, 0)])
@@ -110,7 +111,7 @@ def test_a_collection_has_exactly_the_size_and_keeps_the_rules_of_a_batch(task, 
     np.testing.assert_array_equal(batch.step[1:], np.where(last[:-1], 0, batch.step[:-1] + 1))
     assert last[-1] and not (batch.terminated & batch.truncated).any()
     assert batch.lengths().max() <= task.episode_steps
-    assert all(shard.zeta.shape == (len(shard.batch),) and shard.extra_steps == 0 for shard in shards)
+    assert all(shard.signal.shape == (len(shard.batch),) and shard.extra_steps == 0 for shard in shards)
     # Every truncation is a time limit or the end of a quota.
     quota_ends = np.cumsum([quota for group in plan for quota in group]) - 1
     for row in np.flatnonzero(batch.truncated):
@@ -138,7 +139,7 @@ def test_shards_are_functions_of_seed_and_group():
     for first in (1, 3):
         for again, before in zip(collect(task, wanderer(task), 400, 5, 3, first), whole[first:], strict=True):
             same(again.batch, before.batch)
-            np.testing.assert_array_equal(again.zeta, before.zeta)
+            np.testing.assert_array_equal(again.signal, before.signal)
     assert list(collect(task, wanderer(task), 400, 5, 3, first_group=4)) == []
     other = next(collect(task, wanderer(task), 400, seed=6, lanes=3))
     assert not np.array_equal(other.batch.obs[0], whole[0].batch.obs[0])
@@ -154,7 +155,7 @@ def test_stored_actions_replayed_in_gymnasium_give_the_stored_transitions(task):
 
     task = short(task, 50)
     shards = list(collect(task, wanderer(task), 150, seed=1, lanes=2))
-    seeds = [seed for group, shard in enumerate(shards) for seed in lane_seeds(1, COLLECT, group, 2)]
+    seeds = [seed for group, shard in enumerate(shards) for seed in lane_seeds(1, Purpose.COLLECT, group, 2)]
     batch = concatenate([shard.batch for shard in shards])
     assert isinstance(task.simulator, Gym)
     with quiet_mujoco():
@@ -172,26 +173,6 @@ def test_stored_actions_replayed_in_gymnasium_give_the_stored_transitions(task):
                 obs, _ = env.reset()
             row += 1
     assert row == len(batch)
-
-
-def test_the_actor_is_told_the_step_before_but_never_across_episodes():
-    task = short(paper.hopper, 30)
-    for shard in collect(task, wanderer(task), 120, seed=0, lanes=2):
-        batch = shard.batch
-        np.testing.assert_array_equal(np.isnan(shard.zeta), batch.initial())
-        told = batch.obs.sum(1) + 10 * batch.act.sum(1)
-        later = np.flatnonzero(~batch.initial())
-        np.testing.assert_allclose(shard.zeta[later], told[later - 1], rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("task", [pendulum, paper.hopper, paper.ant, paper.cheetah_run], ids=lambda task: task.name)
-def test_an_oracle_sees_the_true_next_state_and_its_steps_are_counted(task):
-    task = short(task, 25)
-    shard = next(collect(task, Prophet(jnp.asarray(task.half_range)), 50, seed=0, lanes=2))
-    moved = np.abs(shard.batch.next_obs - shard.batch.obs).sum(1)
-    # dm_control steps once more from the same state; the others repeat the very same computation.
-    np.testing.assert_allclose(shard.zeta, moved, rtol=1e-4, atol=1e-4)
-    assert shard.extra_steps == 50
 
 
 @pytest.mark.parametrize(
@@ -227,7 +208,7 @@ def test_built_in_collection_equals_the_dynamics_applied_by_hand():
     simulator = pendulum.simulator
     assert isinstance(simulator, BuiltIn)
     batch = next(collect(pendulum, wanderer(pendulum), 400, seed=2)).batch
-    key = jax.random.fold_in(jax.random.key(np.uint32(lane_seeds(2, COLLECT, 0, 1)[0])), 0)
+    key = jax.random.fold_in(jax.random.key(np.uint32(lane_seeds(2, Purpose.COLLECT, 0, 1)[0])), 0)
     state = simulator.reset(key)
     for row in range(30):
         np.testing.assert_allclose(batch.obs[row], simulator.observe(state), atol=1e-4)
@@ -279,7 +260,7 @@ def test_evaluation_equals_episodes_by_hand(task):
     found = evaluate(task, lambda obs: np.stack([choose(row) for row in obs]), episodes=3, seed=4)
     assert isinstance(task.simulator, Gym)
     env = make_gym(task.simulator.id)
-    for e, seed in enumerate(lane_seeds(4, EVALUATE, 0, 3)):
+    for e, seed in enumerate(lane_seeds(4, Purpose.EVALUATE, 0, 3)):
         obs, _ = env.reset(seed=seed)
         total, model, speed, length, over = 0.0, 0.0, 0.0, 0, False
         while not over and length < task.episode_steps:
@@ -337,18 +318,6 @@ def test_the_first_steps_of_episodes_by_hand():
     assert found.early(3, own=True) == (pytest.approx((own[:2].sum() + own[:3].sum()) / 2), 2.5)
 
 
-def test_a_plain_function_may_be_a_policy_and_is_kept_inside_the_bounds():
-    seen = []
-
-    def policy(obs):
-        seen.append(type(obs))
-        return np.full((len(obs), 1), 50.0)
-
-    batch = rollouts(pendulum, policy, episodes=2, seed=0, steps=7)
-    assert (batch.act == 2.0).all() and len(batch) == 14
-    assert set(seen) == {np.ndarray}  # numpy in, so the field runtime can be measured without jax
-
-
 def test_rollouts_cut_short_are_truncated():
     batch = rollouts(pendulum, linear(pendulum), episodes=3, seed=0, steps=5)
     np.testing.assert_array_equal(batch.truncated, batch.step == 4)
@@ -358,13 +327,3 @@ def test_rollouts_cut_short_are_truncated():
 def test_no_episodes_is_an_error():
     with pytest.raises(UserError, match="at least one episode"):
         evaluate(pendulum, linear(pendulum), 0, seed=0)
-
-
-def test_rows_without_a_lane_repeat_one_that_runs():
-    """An actor's mean over rows is one over lanes: three lanes two at a time, so the last group has a row to spare."""
-    shards = list(collect(pointmass, Crowd(), 3 * pointmass.episode_steps, seed=0, lanes=2))
-    both, alone = (shard.batch.obs[:, 0].reshape(-1, pointmass.episode_steps) for shard in shards)
-    assert len(both) == 2 and len(alone) == 1
-    np.testing.assert_allclose(shards[0].zeta.reshape(2, -1), np.tile(both.mean(0), (2, 1)), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(shards[1].zeta, alone[0], rtol=1e-5, atol=1e-6)
-    assert np.abs(alone).mean() > 0.1

@@ -88,6 +88,17 @@ def shifting_labeler(
     return Labeler(members, plain_scaling(len(shifts[0])), Levels(*(f32(level) for level in levels)))
 
 
+def acting_labeler() -> Labeler:
+    """Two members that differ by |a| in the first state: one adds the action, the other does not."""
+
+    def one(slope: float) -> Probabilistic:
+        weight = np.zeros((OBS + 1, 2 * OBS))
+        weight[OBS, 0] = slope
+        return Probabilistic(linear(weight, np.zeros(2 * OBS)), f32([9.0, 9.0]), f32([-9.0, -9.0]))
+
+    return Labeler(stack(one(0.0), one(1.0)), plain_scaling(), Levels(*(f32(1.0) for _ in range(4))))
+
+
 def rollout_of(
     reward: object, terminated: object | None = None, live: object | None = None, obs: object | None = None
 ) -> Rollout:

@@ -91,3 +91,15 @@ def test_the_foreseen_course_is_that_of_the_elites_means():
             s, learned = s + mean[:OBS], learned + float(mean[OBS])
             np.testing.assert_allclose(courses[i, t], s, rtol=1e-4, atol=1e-4)
         assert float(rewards[i]) == pytest.approx(learned, rel=1e-3, abs=1e-3)
+
+
+def test_a_step_whose_price_is_no_number_does_not_exist():
+    """Nothing is learned from it, and no other step is touched."""
+    model = some_model()
+    rollout = branch(endless, 3, ACTOR, FRAME, model, starts(), KEY)
+    broken = replace(rollout, executed=rollout.executed.at[1, 4].set(jnp.nan))
+    lowered, price = Penalty(0.7)(broken, model, KEY)
+    wanted = np.asarray(rollout.live).copy()
+    wanted[1, 4] = False
+    assert np.isnan(price[1, 4]) and wanted.sum() == rollout.live.sum() - 1
+    np.testing.assert_array_equal(lowered.live, wanted)

@@ -17,8 +17,8 @@ from musbo.core import serial
 from musbo.core.errors import UserError
 from musbo.data.dataset import assemble
 from musbo.data.scaling import measure
-from musbo.learning import fit, models
-from musbo.learning.fit import FitSettings, FitState, Rows, epochs
+from musbo.learning import fit, objectives
+from musbo.learning.fit import Epoch, FitSettings, FitState, Rows, epochs
 from musbo.models import labeler
 from tests.learning.small import batch_of, endless, f32
 
@@ -57,19 +57,19 @@ def rows(target: float = 0.3, train: int = 4, heldout: int = 2, capacity: int = 
     )
 
 
-def climb(settings: FitSettings, start: dict, data: Rows, slope: float = 1.0) -> list[tuple[FitState, dict]]:
+def climb(settings: FitSettings, start: dict, data: Rows, slope: float = 1.0) -> list[tuple[FitState, Epoch]]:
     return list(epochs(settings, Climb(slope), data, fit.begin(start), KEY))
 
 
-def climbed(states: list[tuple[FitState, dict]]) -> np.ndarray:
+def climbed(states: list[tuple[FitState, Epoch]]) -> np.ndarray:
     return np.stack([np.asarray(state.networks["w"])[:, 0, 0] for state, _ in states])
 
 
 def test_each_member_stops_by_itself_and_keeps_its_best():
     """Steps of 0.1 towards 0.3 and beyond: from 0.0 the best is epoch 3, from -0.3 it is epoch 6; patience is 3."""
     states = climb(SETTINGS, weights(0.0, -0.3), rows())
-    assert [m["active"] for _, m in states] == [2] * 5 + [1] * 3 + [0]
-    assert [m["epoch"] for _, m in states] == list(range(1, 10))
+    assert [m.active for _, m in states] == [2] * 5 + [1] * 3 + [0]
+    assert [m.number for _, m in states] == list(range(1, 10))
     first = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6, 0.6]  # stopped after epoch 6, and does not move again
     second = [-0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     np.testing.assert_allclose(climbed(states), np.stack([first, second], axis=1), atol=1e-5)
@@ -132,7 +132,7 @@ def test_max_steps(train: int, max_steps: int, wanted: int):
     """An epoch is train // 4 steps; a part of a minibatch is left for another epoch's order."""
     settings = replace(SETTINGS, max_steps=max_steps, patience=99)
     states = climb(settings, weights(0.0, 0.0), rows(train=train, capacity=16))
-    assert len(states) == wanted == states[0][1]["epochs"]
+    assert len(states) == wanted == states[0][1].of
     assert climbed(states)[-1, 0] == pytest.approx(0.1 * wanted * max(1, train // 4), abs=1e-4)
 
 
@@ -150,8 +150,8 @@ def test_the_error_is_over_held_out_rows_alone():
     y = np.full((8, 1), 1000.0)
     y[4:6, 0] = [0.2, 0.6]
     states = climb(replace(SETTINGS, epochs=1), weights(0.0, 0.0), replace(data, y=f32(y)))
-    assert states[0][1]["error"] == pytest.approx(np.mean([0.1, 0.5]), abs=1e-5)
-    assert states[0][1]["error_per_member"] == pytest.approx([0.3, 0.3], abs=1e-5)
+    assert states[0][1].error == pytest.approx(np.mean([0.1, 0.5]), abs=1e-5)
+    assert states[0][1].error_per_member == pytest.approx((0.3, 0.3), abs=1e-5)
 
 
 def test_more_held_out_rows_than_one_chunk():
@@ -160,7 +160,7 @@ def test_more_held_out_rows_than_one_chunk():
     y = np.zeros((n + 4, 1))
     y[-1] = 0.1 * n
     states = climb(replace(SETTINGS, epochs=1), weights(0.0, 0.0), replace(data, y=f32(y)))
-    assert states[0][1]["error"] == pytest.approx((0.1 * (n - 1) + 0.1 * n - 0.1) / n, rel=1e-4)
+    assert states[0][1].error == pytest.approx((0.1 * (n - 1) + 0.1 * n - 0.1) / n, rel=1e-4)
 
 
 def orders(settings: FitSettings, epoch: int, data: Rows) -> np.ndarray:
@@ -195,14 +195,14 @@ def small_fit() -> tuple[FitSettings, Rows, FitState]:
     data = assemble([batch], 100, seed=0)
     scaling = measure(data, learn_reward=False)
     settings = FitSettings(members=2, hidden=(4,), activation="silu", batch=16, epochs=6, decay="cosine")
-    start = models.begin_dynamics(endless, settings, None, scaling, KEY)
-    return settings, models.dynamics_rows(endless, data, scaling), start
+    start = objectives.begin_dynamics(endless, settings, None, scaling, KEY)
+    return settings, objectives.dynamics_rows(endless, data, scaling), start
 
 
 def test_resuming_gives_the_same_bits():
     """From every yielded state, as it is and as it comes back from a file."""
     settings, data, start = small_fit()
-    objective = models.SquaredError()
+    objective = objectives.SquaredError()
     states = [state for state, _ in epochs(settings, objective, data, start, KEY)]
     assert len(states) == 6
     for i, state in enumerate([start, *states]):
@@ -217,7 +217,7 @@ def test_the_number_of_cores_changes_no_bit(monkeypatch: pytest.MonkeyPatch):
     ends = []
     for cores in ([0], [0, 1], [0, 1, 2, 3]):
         monkeypatch.setattr(fit, "usable_cores", lambda cores=cores: cores)
-        ends.append([s for s, _ in epochs(settings, models.SquaredError(), data, start, KEY)][-1])
+        ends.append([s for s, _ in epochs(settings, objectives.SquaredError(), data, start, KEY)][-1])
     for end in ends[1:]:
         jax.tree.map(np.testing.assert_array_equal, end, ends[0])
 
@@ -227,7 +227,7 @@ def test_an_epoch_in_one_stretch_or_several_has_the_same_bits(monkeypatch: pytes
     ends = []
     for stretch in (200, 3, 2, 1):  # an epoch has four minibatches
         monkeypatch.setattr(fit, "STRETCH", stretch)
-        ends.append([s for s, _ in epochs(settings, models.SquaredError(), data, start, KEY)][-1])
+        ends.append([s for s, _ in epochs(settings, objectives.SquaredError(), data, start, KEY)][-1])
     for end in ends[1:]:
         jax.tree.map(np.testing.assert_array_equal, end, ends[0])
 
@@ -235,7 +235,7 @@ def test_an_epoch_in_one_stretch_or_several_has_the_same_bits(monkeypatch: pytes
 def test_a_fit_that_is_left_leaves_no_thread():
     settings, data, start = small_fit()
     before = threading.active_count()
-    fitting = epochs(settings, models.SquaredError(), data, start, KEY)
+    fitting = epochs(settings, objectives.SquaredError(), data, start, KEY)
     next(fitting)
     assert threading.active_count() > before  # the next epoch is under way
     fitting.close()  # type: ignore[attr-defined]
@@ -245,7 +245,7 @@ def test_a_fit_that_is_left_leaves_no_thread():
 def test_an_error_in_a_thread_is_raised():
     settings, data, start = small_fit()
 
-    class Broken(models.SquaredError):
+    class Broken(objectives.SquaredError):
         def loss(self, network, x, y):
             raise ZeroDivisionError("of the loss")
 
@@ -256,10 +256,10 @@ def test_an_error_in_a_thread_is_raised():
 def test_it_compiles_once():
     """Neither a state's age nor a file that it went through changes what is compiled for it."""
     settings, data, start = small_fit()
-    states = [state for state, _ in epochs(settings, models.SquaredError(), data, start, KEY)]
+    states = [state for state, _ in epochs(settings, objectives.SquaredError(), data, start, KEY)]
     before = fit._train_member._cache_size()  # type: ignore[attr-defined]
     for state in (start, states[0], serial.decode(serial.encode(states[0]), "state")):
-        next(epochs(settings, models.SquaredError(), data, state, KEY))
+        next(epochs(settings, objectives.SquaredError(), data, state, KEY))
     assert fit._train_member._cache_size() == before  # type: ignore[attr-defined]
     for network in (start.networks, labeler.init_members(KEY, endless, (4,), "silu", 2)):
         assert not any(leaf.weak_type for leaf in jax.tree.leaves(fit.begin(network)))
@@ -268,7 +268,8 @@ def test_it_compiles_once():
 def test_another_key_another_order():
     settings, data, start = small_fit()
     one, two = (
-        list(epochs(settings, models.SquaredError(), data, start, key))[-1][0] for key in (KEY, jax.random.PRNGKey(1))
+        list(epochs(settings, objectives.SquaredError(), data, start, key))[-1][0]
+        for key in (KEY, jax.random.PRNGKey(1))
     )
     assert not np.array_equal(one.networks.weights[0], two.networks.weights[0])
 

@@ -60,12 +60,12 @@ def test_trajectories_end_where_they_end():
     mean, std = np.array([1.0, 2.0]), np.array([0.5, 2.0])
     start = rng.normal(size=(3, 2))
     found = trajectories_apart(start, imagined, real, np.array([3, 6, 6]), np.array([6, 5, 6]), mean, std)
-    assert (found["imagined_steps"], found["real_steps"]) == (5, pytest.approx(17 / 3))
-    assert found["trajectory_mse"] == pytest.approx(np.mean([(0.5 / 0.5) ** 2, (0.5 / 2.0) ** 2]))
+    assert (found.imagined_steps, found.real_steps) == (5, pytest.approx(17 / 3))
+    assert found.trajectory_error == pytest.approx(np.mean([(0.5 / 0.5) ** 2, (0.5 / 2.0) ** 2]))
     imagined[0, 3:], real[1, 5:] = imagined[0, 2], real[1, 4]  # they stay there
     x, y = ((part - mean) / std for part in (imagined, real))
     wanted = energy_distance(x.reshape(3, -1), y.reshape(3, -1))
-    assert found["energy_distance"] == pytest.approx(wanted) and wanted > 0
+    assert found.energy_distance == pytest.approx(wanted) and wanted > 0
 
 
 def test_a_model_that_runs_away_at_once_is_not_spared():
@@ -76,8 +76,8 @@ def test_a_model_that_runs_away_at_once_is_not_spared():
     one = np.ones(2)
     found = trajectories_apart(start, imagined, real, np.array([0, 0, 0]), np.array([6, 6, 6]), 0 * one, one)
     stay = np.repeat(start[:, None], 6, axis=1)
-    assert found["trajectory_mse"] is None
-    assert found["energy_distance"] == pytest.approx(energy_distance(stay.reshape(3, -1), real.reshape(3, -1)))
+    assert found.trajectory_error is None
+    assert found.energy_distance == pytest.approx(energy_distance(stay.reshape(3, -1), real.reshape(3, -1)))
 
 
 @given(arrays(np.float32, st.just(12), elements=st.integers(-4, 4)), arrays(np.float32, st.just(12), elements=NUMBERS))

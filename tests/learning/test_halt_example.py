@@ -3,10 +3,7 @@
 Members disagree by |a| here (`acting_labeler`), so that the actions of a rollout say where it is doubtful.
 """
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +12,22 @@ import numpy as np
 import pytest
 
 import musbo
+from musbo.algorithms import recipes
+from musbo.algorithms.imagined_trpo import ImaginedTRPO
+from musbo.campaign import command
+from musbo.campaign.events import Trained
+from musbo.campaign.news import Completed, Training
 from musbo.core import serial
+from musbo.core.diagnostics import Quantiles
 from musbo.learning.advantage import Discounting, gae
 from musbo.learning.imagine import Rollout
 from musbo.models.labeler import Labeler
-from tests.learning.small import f32, rollout_of
-from tests.models.test_actor import acting_labeler
+from tests.learning.small import acting_labeler, f32, rollout_of
+from tests.stories import tiny
 from tests.test_examples import EXAMPLES, load
 
-Halt = load("morel_halt").Halt
+EXAMPLE = load("morel_halt")
+Halt = EXAMPLE.Halt
 KEY = jax.random.PRNGKey(0)
 PENALTY = 7.0
 LABEL = Halt(multiple=2.0, penalty=PENALTY)  # doubt begins above 0.5
@@ -53,7 +57,8 @@ def test_it_ends_at_the_first_doubtful_step():
     given = acted(apart, np.where(exists, reward, 0), terminated=ends, live=exists)
 
     got, seen = LABEL(given, judge(), KEY)
-    np.testing.assert_allclose(seen, apart, atol=1e-6)
+    np.testing.assert_allclose(seen["disagreement"], apart, atol=1e-6)
+    np.testing.assert_allclose(seen["halted"], np.full_like(apart, 3 / 5))  # of five trajectories, at every step
     np.testing.assert_array_equal(
         got.live, [[yes] * 5, [yes, yes, no, yes, yes], [yes, no, no, no, yes], [yes, no, no, no, no]]
     )
@@ -114,27 +119,66 @@ def test_advantages_end_there():
     np.testing.assert_allclose(gae(Discounting(0.9, 0.5), got, values), [[first], [last], [0.0]], rtol=1e-6)
 
 
-def test_training_with_it():
-    """As a program of its own: these tests check types at run time, and there the kinds of labels are a closed list."""
-    program = [sys.executable, str(EXAMPLES / "morel_halt.py")]
-    environment = os.environ | {"PYTHONPATH": str(Path(musbo.__file__).parents[1])}
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
-    *updates, last = done.stdout.splitlines()
-    lengths = [float(re.findall(r"of (\S+) steps", line)[0]) for line in updates]
-    before, after = (float(number) for number in re.findall(r"(\S+) with", last))
-    assert len(lengths) == 5 and min(lengths) < 50 and np.isfinite([*lengths, before, after]).all()
-    assert after > before / 2  # costs
+@pytest.mark.parametrize(("share", "warned"), [(0.0, False), (0.9, False), (0.91, True), (1.0, True), (None, False)])
+def test_what_it_shows(share: float | None, warned: bool):
+    seen = None if share is None else Quantiles(share, share, share)
+    found = LABEL.findings(judge(), {"disagreement": None, "halted": seen})
+    (shown,) = found.diagnostics
+    assert (shown.name, shown.value, shown.percent, shown.series) == ("halted", share, True, "improve")
+    assert [one.kind for one in found.cautions] == ["nearly all halted"] * warned
 
 
-def test_a_class_of_another_package_is_not_written():
-    with pytest.raises(musbo.UserError, match="cannot write .*Halt.*only classes of musbo and optax can be read back"):
-        serial.to_json(Halt())
+def test_it_is_stored_by_its_name():
+    written = serial.to_json(LABEL)
+    assert "label/halt" in str(written) and serial.from_json(written) == LABEL
+
+
+def test_a_whole_campaign_with_it(tmp_path: Path):
+    """Settings and states go through files; what it has to say reaches whoever watches, and what is kept."""
+    method = replace(tiny.method(), label=Halt(multiple=0.5, penalty=30.0))
+    seen = []
+    result = musbo.run(
+        "pointmass", algo="halt", method=method, budget=2, batch_size=100, episodes=2, out=tmp_path / "run",
+        observe=seen.append,
+    )  # fmt: skip
+    assert len(result.returns) == 2 and np.isfinite(np.asarray(result.returns, float)).all()
+    reports = [news.metrics for news in seen if isinstance(news, Training) and news.metrics.stage == "improve"]
+    assert len(reports) == 2 * method.updates
+    for one in reports:
+        assert [shown.name for shown in one.findings.diagnostics] == ["halted"]
+        assert one.findings.diagnostics[0].value == one.numbers["halted"][1]
+    kept = [news.what for news in seen if isinstance(news, Completed) and isinstance(news.what, Trained)]
+    assert [{one.name for one in what.findings.diagnostics} >= {"halted", "chosen"} for what in kept] == [True, True]
+    again = musbo.resume(tmp_path / "run")  # nothing is left to do, and everything can be read
+    assert again.returns == result.returns
+
+
+def test_on_the_command_line():
+    """After `--import` it is a kind of label for every method that has one, with flags for its settings."""
+    settings, _ = command.read(["pointmass", "--label", "halt", "--label.penalty", "30"])
+    assert isinstance(settings.method, ImaginedTRPO) and settings.method.label == Halt(penalty=30.0)
+    assert settings.method == replace(musbo.recipe("musbo", "quick", "pointmass"), label=Halt(penalty=30.0))  # type: ignore[type-var]
+
+
+def test_the_method_that_it_adds(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recipes, "ALGORITHMS", dict(recipes.ALGORITHMS))
+    EXAMPLE.add_method("halt", "as the example does", EXAMPLE.halt)
+    settings, _ = command.read(["pointmass", "--algo", "halt", "--label.multiple", "2"])
+    assert settings.method == replace(EXAMPLE.halt("quick", "pointmass"), label=Halt(multiple=2.0))
+
+
+def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Smaller than it is; rewards are costs, and the policy is much better than random actions."""
+    result = EXAMPLE.main(budget=1, episodes=5, out=tmp_path / "run")
+    lengths = [float(found) for found in re.findall(r"(\S+) steps,", capsys.readouterr().out)]
+    assert len(lengths) == 5 and min(lengths) < 50 and np.isfinite(lengths).all()
+    assert result.returns[0] > -35  # about half of what random actions cost
 
 
 def test_the_how_to_quotes_what_is_there():
     """A block that begins with the name of a file is a part of that file."""
     page = (EXAMPLES.parent / "docs" / "how-to" / "add-your-own-method.md").read_text()
     quotes = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", page, re.DOTALL)
-    assert len(quotes) == 4
+    assert len(quotes) == 5
     for name, text in quotes:
         assert text in (EXAMPLES.parent / name).read_text(), f"{name} has changed: quote it again in the how-to"

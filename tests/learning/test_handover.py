@@ -94,6 +94,26 @@ def test_guarded(ratings: list[Rating], handed: int, stopped: bool):
     assert int(choice.update) == 10 * handed
 
 
+@pytest.mark.parametrize(
+    ("better", "improved"), [(1, 0.5), (1, 0.6), (3, 0.75), (7, 0.7), (9, 0.9), (3, 0.3), (0, 0.0)]
+)
+def test_a_share_of_exactly_what_is_asked_for_is_enough(better: int, improved: float):
+    """7 members of 10 are a share of 0.7, whatever the digits of float32 are."""
+    members = {0.5: 2, 0.6: 2, 0.75: 4}.get(improved, 10)
+    rated = rating([1.0] * better + [-1.0] * (members - better))
+    choice = after(Guarded(improved=improved), rating([0.0] * members), rated)
+    assert number(choice.policy) == (improved != 0.6) and bool(choice.stopped) == (improved == 0.6)
+
+
+def test_a_choice_keeps_the_rating_of_its_policy():
+    """Not that of the last check."""
+    ratings = [rating([0.0, 0.0], path=1.0), rating([5.0, 7.0], path=2.0), rating([1.0, 1.0], path=9.0)]
+    for handover, chosen in ((Last(), 2), (BestImagined(), 1), (Guarded(multiple=3.0), 1)):
+        choice = after(handover, *ratings)
+        assert isinstance(handover, Handover) and int(choice.update) == 10 * chosen
+        jax.tree.map(np.testing.assert_array_equal, choice.rating, ratings[chosen])
+
+
 def test_guarded_compares_with_the_last_check():
     """Not with the first: returns that fall back to the start stop it."""
     choice = after(Guarded(), rating([0] * 4), rating([5] * 4), rating([1] * 4))

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from musbo.core.diagnostics import Findings, Quantiles
 from musbo.core.errors import UserError
 from musbo.learning.imagine import Rollout
-from musbo.learning.label import Disagreement, Label, Trust, disagreement, draw_pair, temperature
+from musbo.learning.label import Disagreement, Label, Trust, disagreement, draw_pair, penalty_findings, temperature
 from musbo.models.labeler import Labeler
-from tests.learning.small import f32, rollout_of, shifting_labeler
-from tests.models.test_actor import acting_labeler
+from tests.learning.small import acting_labeler, f32, rollout_of, shifting_labeler
 
 T, B = 5, 300
 SHIFTS = [[0.0, 0.0], [0.1, -0.2], [0.3, 0.2]]
@@ -30,8 +30,8 @@ def labelled(
     label: Label, judge: Labeler = JUDGE, rollout: Rollout = ROLLOUT, key=KEY
 ) -> tuple[np.ndarray, np.ndarray]:
     """U and the disagreement."""
-    got, apart = label(rollout, judge, key)
-    return np.asarray(got.weight), np.asarray(apart)
+    got, signals = label(rollout, judge, key)
+    return np.asarray(got.weight), np.asarray(signals["disagreement"])
 
 
 def nearest(values: np.ndarray) -> np.ndarray:
@@ -134,3 +134,74 @@ def test_one_member_cannot_disagree():
 def test_impossible_settings(alpha: float):
     with pytest.raises(UserError, match="alpha"):
         Disagreement(alpha=alpha)
+
+
+# What labels show of their signals
+
+
+def shown(findings: Findings) -> dict[str, Any]:
+    return {one.name: one.value for one in findings.diagnostics}
+
+
+def kinds(findings: Findings) -> list[str]:
+    return [one.kind for one in findings.cautions]
+
+
+WIDE, APART_10_90 = Quantiles(0.2, 0.5, 0.9), Quantiles(0.1, 0.3, 0.6)
+
+
+def test_signals_are_named_and_cover_every_step():
+    for label, names in ((Trust(), {"disagreement"}), (Disagreement(alpha=0.28), {"U", "disagreement"})):
+        assert isinstance(label, Label)
+        got, signals = label(ROLLOUT, JUDGE, KEY)
+        assert set(signals) == names and all(signal.shape == (T, B) for signal in signals.values())
+        assert "U" not in signals or np.array_equal(signals["U"], got.weight)
+
+
+def test_findings_of_trust():
+    found = Trust().findings(JUDGE, {"disagreement": APART_10_90})
+    assert shown(found) == {"disagreement": APART_10_90} and kinds(found) == []
+    assert found.diagnostics[0].series == "improve"
+
+
+@pytest.mark.parametrize(("alpha", "wanted"), [(0.028, 0.028), ("auto", np.log(2) / 0.7)])
+def test_findings_of_disagreement(alpha: Any, wanted: float):
+    found = Disagreement(alpha=alpha).findings(JUDGE, {"U": WIDE, "disagreement": APART_10_90})
+    assert shown(found) == {"U": WIDE, "disagreement": APART_10_90, "alpha": pytest.approx(wanted, rel=1e-5)}
+    assert kinds(found) == []
+    assert [one.series for one in found.diagnostics] == ["improve", "improve", ""]
+
+
+@pytest.mark.parametrize(
+    ("U", "inert"),
+    [
+        (Quantiles(0.0, 0.01, 0.05), False),  # a range of 0.05 is enough
+        (Quantiles(0.0, 0.01, 0.0499), True),
+        (Quantiles(0.97, 0.98, 0.99), True),
+        (Quantiles(1.0, 1.0, 1.0), True),
+        (WIDE, False),
+        (None, False),  # nothing is known
+    ],
+)
+def test_an_inert_coefficient(U: Quantiles | None, inert: bool):
+    found = Disagreement().findings(JUDGE, {"U": U, "disagreement": None})
+    assert kinds(found) == ["inert"] * inert and shown(found)["U"] == U
+    if inert:
+        assert U is not None and f"U from {U.low:.3f} to {U.high:.3f}" in found.cautions[0].text
+
+
+@pytest.mark.parametrize(
+    ("paid", "flat"),
+    [
+        (Quantiles(19.0, 19.5, 20.0), False),  # a twentieth of the highest
+        (Quantiles(19.01, 19.5, 20.0), True),
+        (Quantiles(3.0, 3.0, 3.0), True),
+        (Quantiles(0.0, 1.0, 2.0), False),
+        (Quantiles(0.0, 0.0, 0.0), False),  # a price of nothing is what was asked for
+        (None, False),
+    ],
+)
+def test_a_flat_penalty(paid: Quantiles | None, flat: bool):
+    found = penalty_findings(paid)
+    assert shown(found) == {"penalty": paid} and kinds(found) == ["flat penalty"] * flat
+    assert found.diagnostics[0].series == "learn"

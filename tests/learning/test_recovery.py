@@ -15,7 +15,7 @@ import pytest
 
 from musbo.data.dataset import assemble
 from musbo.data.scaling import Scaling, measure
-from musbo.learning import models
+from musbo.learning import objectives
 from musbo.learning.fit import FitSettings, epochs
 from musbo.models import dynamics, labeler
 from musbo.models.mlp import MLP
@@ -63,12 +63,12 @@ def fitted(seed: int) -> Fitted:
     data = assemble([batch_of(*draw(rng, 8000), episode_steps=20)], 8000, seed)
     scaling = measure(data, learn_reward=False)
     k_M, k_P, k_new_M, k_new_P = jax.random.split(jax.random.PRNGKey(seed), 4)
-    M = models.begin_dynamics(endless, FIT, None, scaling, k_new_M)
-    for state, _ in epochs(FIT, models.SquaredError(), models.dynamics_rows(endless, data, scaling), M, k_M):
+    M = objectives.begin_dynamics(endless, FIT, None, scaling, k_new_M)
+    for state, _ in epochs(FIT, objectives.SquaredError(), objectives.dynamics_rows(endless, data, scaling), M, k_M):
         M = state
     judges = replace(FIT, members=3)
-    P = models.begin_labeler(endless, judges, None, scaling, k_new_P)
-    for state, _ in epochs(judges, models.GaussianLikelihood(), models.labeler_rows(data, scaling), P, k_P):
+    P = objectives.begin_labeler(endless, judges, None, scaling, k_new_P)
+    for state, _ in epochs(judges, objectives.GaussianLikelihood(), objectives.labeler_rows(data, scaling), P, k_P):
         P = state
     return Fitted(M.best, P.best, scaling, rng)
 

@@ -12,7 +12,7 @@ from musbo.core.errors import UserError
 from musbo.data.scaling import Normaliser
 from musbo.learning import soft
 from musbo.learning.replay import Replay, Transitions
-from musbo.learning.soft import Entropy, Nearness, SoftSettings, Support
+from musbo.learning.soft import Entropy, Nearness, Regulariser, SoftSettings, Support
 from musbo.models.frame import Frame
 from musbo.models.gaussian import head, log_density, sample, sample_beside
 from musbo.models.mlp import MLP, init_mlp, member
@@ -225,6 +225,18 @@ def test_another_normaliser_changes_no_function(kind: Any):
         kind.policy(moved.parts, moved.critics, new)(obs), kind.policy(networks.parts, networks.critics, old)(obs),
         rtol=1e-3, atol=1e-3,
     )  # fmt: skip
+
+
+def test_who_needs_the_behaviour_cloned():
+    """BRAC alone is kept near to it."""
+    assert [kind.clones() for kind in REGULARISERS] == [False, True, False]
+    assert all(isinstance(kind, Regulariser) for kind in REGULARISERS)
+
+
+def test_narrower_networks():
+    """Only BCQ has networks of its own, and nothing else of it changes."""
+    assert Entropy().narrower(64) == Entropy() and Nearness(0.3).narrower(64) == Nearness(0.3)
+    assert Support(reach=0.2, candidates=3).narrower(64) == Support(reach=0.2, candidates=3, generator=(64, 64))
 
 
 @pytest.mark.parametrize(

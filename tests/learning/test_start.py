@@ -10,7 +10,8 @@ from musbo.core.errors import UserError
 from musbo.data.dataset import Dataset, assemble
 from musbo.data.scaling import Normaliser
 from musbo.learning import start
-from musbo.learning.start import Clone
+from musbo.learning.fit import Epoch
+from musbo.learning.start import Clone, Continue, Start
 from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
 from musbo.tasks.task import Task
 from tests.learning.small import batch_of, f32, reward
@@ -51,13 +52,9 @@ def distance(one: Policy, other: Policy) -> np.ndarray:
     return np.sqrt(np.mean(((np.asarray(one(f32(obs))) - np.asarray(other(f32(obs)))) / TASK.half_range) ** 2, axis=0))
 
 
-def cloned_from(data: Dataset, begin: Policy) -> tuple[Policy, list[dict]]:
-    state = start.begin(begin)
-    metrics = []
-    for later, row in start.clone(QUICKLY, data, begin, state, KEY):
-        state = later
-        metrics.append(row)
-    return start.cloned(begin, state), metrics
+def cloned_from(data: Dataset, begin: Policy) -> tuple[Policy, list[Epoch]]:
+    *states, (work, last) = QUICKLY.begin(data, begin, None, KEY)
+    return QUICKLY.policy(begin, work), [*(epoch for _, epoch in states), last]
 
 
 def test_a_known_policy_is_recovered():
@@ -65,11 +62,11 @@ def test_a_known_policy_is_recovered():
     earlier, newest = known(1), known(2)
     data = data_of(earlier, newest)
     begin = renormalise(init_policy(KEY, TASK, SETTINGS), known(0).normaliser)
-    policy, metrics = cloned_from(data, begin)
+    policy, epochs = cloned_from(data, begin)
     assert distance(begin, newest).min() > 0.2
     assert distance(policy, newest).max() < 0.05
     assert distance(policy, earlier).min() > 0.2
-    assert len(metrics) < QUICKLY.epochs  # stopped by the held-out part
+    assert len(epochs) < QUICKLY.epochs  # stopped by the held-out part
     np.testing.assert_array_equal(policy.log_sigma, begin.log_sigma)  # cloning is of the mean
 
 
@@ -77,9 +74,9 @@ def test_cloning_begins_from_the_policy_that_collected():
     """Which is already right, and stays so."""
     newest = known(2)
     data = data_of(newest)
-    policy, metrics = cloned_from(data, newest)
+    policy, epochs = cloned_from(data, newest)
     assert distance(policy, newest).max() < 0.03
-    assert metrics[0]["error"] < 2 * 0.1**2 * 1.1
+    assert epochs[0].error < 2 * 0.1**2 * 1.1
 
 
 def test_rows_are_those_of_the_newest_batch():
@@ -105,3 +102,32 @@ def test_settings_of_the_paper():
     """Appendix F: 5e-4, 3 checks; BREMEN: minibatches of 256. No weight decay."""
     fit = Clone().as_fit()
     assert (fit.learning_rate, fit.batch, fit.patience, fit.l2, fit.members) == (5e-4, 256, 3, 0.0, 1)
+
+
+# Starts as values
+
+
+def test_continuing_takes_the_policy_as_it_is():
+    policy, begin = known(1), Continue()
+    assert isinstance(begin, Start) and begin.stages() == ()
+    assert list(begin.begin(data_of(known(2)), policy, None, KEY)) == []
+    assert begin.policy(policy, None) is policy
+
+
+def test_cloning_announces_its_stage():
+    assert isinstance(QUICKLY, Start)
+    assert [stage.name for stage in QUICKLY.stages()] == [start.STAGE]
+
+
+def test_cloning_goes_on_from_its_work():
+    """To the same bits; without any work the policy is what it was."""
+    data, policy = data_of(known(2)), init_policy(KEY, TASK, SETTINGS)
+    few = replace(QUICKLY, epochs=3)
+    states = [work for work, _ in few.begin(data, policy, None, KEY)]
+    assert len(states) == 3
+    again = [work for work, _ in few.begin(data, policy, states[0], KEY)]
+    assert len(again) == 2
+    jax.tree.map(np.testing.assert_array_equal, again[-1], states[-1])
+    assert few.policy(policy, None) is policy
+    np.testing.assert_array_equal(few.policy(policy, states[-1]).mlp.weights[0], states[-1].best.weights[0][0])
+    assert list(few.begin(data, policy, states[-1], KEY)) == []

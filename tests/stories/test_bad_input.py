@@ -39,10 +39,10 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("nowhere.at.all:TASK", "cannot be imported"),
         ("pointmass --algo musboo", "there is no algorithm 'musboo': choose one of musbo,"),
         ("pointmass --preset slow", "argument --preset: invalid choice: 'slow'"),
-        ("pointmass --deployments 0", "a campaign needs at least 1 deployment, not 0"),
-        ("pointmass --deployments -3", "a campaign needs at least 1 deployment, not -3"),
-        ("pointmass --batch 0", "a batch needs at least 2 transitions"),
-        ("pointmass --batch 1", "a batch needs at least 2 transitions"),
+        ("pointmass --budget 0", "a campaign needs a budget of at least 1 deployment, not 0"),
+        ("pointmass --budget -3", "a campaign needs a budget of at least 1 deployment, not -3"),
+        ("pointmass --batch-size 0", "a batch needs at least 2 transitions"),
+        ("pointmass --batch-size 1", "a batch needs at least 2 transitions"),
         ("pointmass --episodes 0", "evaluation needs at least 1 episode"),
         ("pointmass --seed -1", "the seed must be at least 0"),
         ("pointmass --seed 4294967296", "the seed must be at least 0 and below 4294967296"),
@@ -112,8 +112,8 @@ def test_bad_data_are_refused_whole(tmp_path, capsys):
 
 def test_more_batches_than_deployments(tmp_path, capsys):
     path = logs(tmp_path / "logs.parquet")
-    words = ["run", "pointmass", "--data", path, path, "--deployments", "1", "--out", str(tmp_path / "run")]
-    assert "2 batches were given for 1 deployments" in refused(words, capsys)
+    words = ["run", "pointmass", "--data", path, path, "--budget", "1", "--out", str(tmp_path / "run")]
+    assert "2 batches were given for a budget of 1" in refused(words, capsys)
 
 
 def test_a_task_of_ones_own_that_is_none(task_file, tmp_path, capsys):
@@ -130,7 +130,7 @@ def test_no_reset_distribution_to_imagine_from(task_file, tmp_path, capsys):
 
 
 def test_no_simulator_and_not_enough_data(task_file, tmp_path, capsys):
-    words = ["run", f"{task_file}:LOGS", "--deployments", "2", "--out", str(tmp_path / "run")]
+    words = ["run", f"{task_file}:LOGS", "--budget", "2", "--out", str(tmp_path / "run")]
     said = refused([*words, "--data", logs(tmp_path / "logs.parquet")], capsys)
     assert "1 of 2 deployments would have to be collected here, but task logs has no simulator" in said
     assert "Bring a batch for each with --data" in said

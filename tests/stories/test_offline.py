@@ -11,6 +11,7 @@ import pytest
 
 import musbo
 from musbo.campaign.folders import STORE, open_settings, read_status
+from musbo.campaign.settings import task_in
 from musbo.campaign.store import Store
 from musbo.cli import main
 from musbo.core import serial
@@ -56,11 +57,11 @@ def logs(seed: int = 0) -> pa.Table:
 def replayed(folder: Path, steps: int) -> float:
     """Squared error of the first member, in units of the batch, along the actions of the one held-out episode."""
     status, store = read_status(folder), Store(folder / STORE)
-    state = serial.decode(store.get(status.trained[1]["state"]))
-    batch = batch_from_bytes(store.get(status.batches[1]["batch"]))
+    state = serial.decode(store.get(status.trained[1].state))
+    batch = batch_from_bytes(store.get(status.collected[1].artefact))
     (episode,) = set(batch.episode[split(batch, 0, 1)])
     rows = np.flatnonzero(batch.episode == episode)[:steps]
-    task, M = find_task(open_settings(folder).task), state.dynamics
+    task, M = find_task(task_in(folder, open_settings(folder).task)), state.dynamics
     obs, errors = jnp.asarray(batch.obs[rows[0]]), []
     for row in rows:
         obs, _, _ = dynamics.step(task, member(M.members, jnp.asarray(0)), M.scaling, obs, jnp.asarray(batch.act[row]))
@@ -71,7 +72,7 @@ def replayed(folder: Path, steps: int) -> float:
 def test_a_batch_becomes_a_policy(tmp_path, capsys):
     (tmp_path / "own.py").write_text(TASK)
     pq.write_table(logs(), tmp_path / "logs.parquet")
-    words = ["run", f"{tmp_path}/own.py:CART", "--data", str(tmp_path / "logs.parquet"), "--deployments", "1"]
+    words = ["run", f"{tmp_path}/own.py:CART", "--data", str(tmp_path / "logs.parquet"), "--budget", "1"]
     assert main([*words, "--preset", "quick", *tiny.METHOD, "--out", str(tmp_path / "run"), "--json"]) == 0
     out, progress = capsys.readouterr()
     result = json.loads(out)
@@ -81,21 +82,22 @@ def test_a_batch_becomes_a_policy(tmp_path, capsys):
     assert (tmp_path / "run" / "curve.svg").is_file()
     assert main(["status", str(tmp_path / "run")]) == 0
     capsys.readouterr()
-    judged = result["per_deployment"][0]["evaluated"]
-    assert judged["trajectory_mse"] == pytest.approx(
+    judged = result["deployments"][0]["evaluation"]["agreement"]
+    assert judged["trajectory_error"] == pytest.approx(
         replayed(tmp_path / "run", int(judged["imagined_steps"])), rel=1e-3
     )
     assert judged["real_steps"] == 20 and judged["energy_distance"] > 0
     assert main(["report", str(tmp_path / "run")]) == 0
     text = (tmp_path / "run" / "report" / "index.html").read_text()
     assert "1 deployment of 100 transitions, data for 1 brought" in text and "-1x100" in text
-    assert "No pictures: " in text and "has no simulator" in text and 'id="figure-trajectory-mse-' in text
+    assert "No pictures: " in text and "has no simulator" in text and 'id="figure-trajectory-error-' in text
     capsys.readouterr()
     pq.write_table(logs(seed=1), tmp_path / "logs.parquet")
     assert main([*words, "--preset", "quick", *tiny.METHOD, "--seed", "1", "--out", str(tmp_path / "other")]) == 0
     capsys.readouterr()
     assert main(["report", str(tmp_path / "run"), str(tmp_path / "other"), "--out", str(tmp_path / "both")]) == 2
-    assert "differ in the batches brought" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "the batches brought (" in error and "so the runs cannot be averaged" in error
     for command in ("evaluate", "play"):
         assert main([command, str(tmp_path / "run")]) == 2
         assert "has no simulator" in capsys.readouterr().err

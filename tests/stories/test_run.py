@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from musbo.campaign.folders import open_settings
-from musbo.campaign.loop import evaluation_seed
+from musbo.campaign.measure import evaluation_seed
 from musbo.campaign.results import final_policy
 from musbo.cli import main
 from musbo.core import serial
@@ -37,10 +37,10 @@ def test_run_json_prints_one_object_and_nothing_else(run, capsys):
     out, progress = capsys.readouterr()
     result = json.loads(out)
     assert out.count("\n") == 1
-    expected = "task algorithm preset seed deployments transitions returns final_return policy_sha256 seconds versions"
+    expected = "task algorithm preset seed budget batch_size deployed transitions returns final_return policy_sha256"
     assert set(expected.split()) <= set(result)
     assert (result["task"], result["algorithm"], result["preset"], result["seed"]) == ("pointmass", "musbo", "quick", 0)
-    assert (result["deployments"], result["transitions"]) == (2, 200)
+    assert (result["budget"], result["deployed"], result["transitions"]) == (2, 2, 200)
     assert len(result["returns"]) == 2 and result["final_return"] == result["returns"][-1] < 0
     assert serial.sha256((run / "policy.safetensors").read_bytes()) == result["policy_sha256"]
     assert {"musbo", "python", "jax"} <= set(result["versions"])
@@ -63,31 +63,34 @@ def test_diagnostics_of_every_deployment(finished):
     """Novelty against all pairs of the batches that lie there; the others are there and are numbers."""
     first, second = (read_batch(finished / "data" / f"deployment-{d}.parquet").obs.astype(float) for d in (1, 2))
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)]
-    found = json.loads((finished / "summary.json").read_text())["per_deployment"]
-    assert "novelty" not in found[0]["batch"]
+    found = json.loads((finished / "summary.json").read_text())["deployments"]
+    assert found[0]["batch"]["novelty"] is None
     assert found[1]["batch"]["novelty"] == pytest.approx(np.mean(1 - unit[1] @ unit[0].T), abs=1e-6)
     for item in found:
-        seen = item["evaluated"]
-        assert seen["energy_distance"] >= 0 and seen["trajectory_mse"] > 0
-        assert 0 < seen["imagined_steps"] <= seen["real_steps"] == 50  # models of so few rows may run away
-        trained = item["trained"]
+        agreement, stretch = item["evaluation"]["agreement"], item["evaluation"]["stretch"]
+        assert agreement["energy_distance"] >= 0 and agreement["trajectory_error"] > 0
+        # Models of so few rows may run away.
+        assert 0 < agreement["imagined_steps"] <= agreement["real_steps"] == 50
         # Too few beginnings were held out to rate the policy in training: its courses in the evaluation stand for that.
-        assert trained["imagined_horizon"] is None and np.isfinite(seen["foreseen_return"])
-        assert (seen["early_return"], seen["early_length"]) == (pytest.approx(seen["model_return"]), 50)
-        assert -1 <= trained["rank_correlation"] <= 1
-        assert len(trained["reliability_doubt"]) == len(trained["reliability_error"]) == 10
+        assert item["training"]["forecast"]["horizon"] is None and np.isfinite(agreement["imagined_return"])
+        model_return = item["evaluation"]["episodes"]["model_return"]
+        assert (stretch["total"], stretch["steps"]) == (pytest.approx(model_return), 50)
+        found = {each["name"]: each["value"] for each in item["training"]["findings"]["diagnostics"]}
+        assert -1 <= found["rank_correlation"] <= 1
+        assert len(found["reliability"]["x"]) == len(found["reliability"]["y"]) == 10
 
 
 def test_imagined_and_real_reward_are_of_the_same_steps(tmp_path):
     """Of 10 imagined steps from the task's beginnings, and the first 10 of the two episodes of the evaluation."""
     words = ["run", "pointmass", "--preset", "quick", *tiny.FLAGS, "--imagine.starts", "reset"]
     assert main([*words, "--out", str(tmp_path / "run"), "--json"]) == 0
-    item = json.loads((tmp_path / "run" / "summary.json").read_text())["per_deployment"][-1]
-    assert item["trained"]["imagined_horizon"] == 10 and item["evaluated"]["early_length"] == 10
+    item = json.loads((tmp_path / "run" / "summary.json").read_text())["deployments"][-1]
+    stretch = item["evaluation"]["stretch"]
+    assert item["training"]["forecast"]["horizon"] == 10 and stretch["steps"] == 10
     settings, policy = open_settings(tmp_path / "run"), final_policy(tmp_path / "run")[0]
     episodes = rollouts(find_task("pointmass"), policy, 2, evaluation_seed(settings))
     rewards = episodes.reward.reshape(2, 50)[:, :10].sum(1)
-    assert item["evaluated"]["early_return"] == pytest.approx(rewards.mean(), rel=1e-5)
+    assert stretch["total"] == pytest.approx(rewards.mean(), rel=1e-5)
 
 
 def test_resume_of_a_finished_run_shows_its_tables(finished, capsys):
@@ -103,7 +106,9 @@ def test_status(finished, capsys):
     assert "finished: 200 transitions in 2 deployments" in out
     assert "musbo resume" not in out
     assert main(["status", str(finished), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["phase"] == "finished"
+    found = json.loads(capsys.readouterr().out)
+    assert (found["now"], found["next_step"]) == ("finished", "done")
+    assert (found["budget"], found["deployed"], found["transitions"]) == (2, 2, 200)
 
 
 def test_evaluate_repeats_what_the_run_measured(finished, capsys):
@@ -111,7 +116,7 @@ def test_evaluate_repeats_what_the_run_measured(finished, capsys):
     for d, wanted in enumerate(returns, start=1):
         words = ["evaluate", str(finished), "--episodes", "2", "--deployment", str(d), "--json"]
         assert main(words) == 0
-        assert json.loads(capsys.readouterr().out)["return"] == wanted
+        assert json.loads(capsys.readouterr().out)["mean_return"] == wanted
     assert main(["evaluate", str(finished), "--episodes", "3", "--seed", "4"]) == 0
     assert "over 3 episodes" in capsys.readouterr().out
 

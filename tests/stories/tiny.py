@@ -12,13 +12,13 @@ METHOD = shlex.split("""
     --dynamics.hidden 16 --labeler.hidden 16 --policy.hidden 16 --imagine.rollouts 5 --imagine.horizon 10
     --check.every 2 --check.rollouts 3 --label.alpha 0.001 --imagine.starts mixed
 """)
-BUDGET = shlex.split("--deployments 2 --batch 100 --episodes 2")
+BUDGET = shlex.split("--budget 2 --batch-size 100 --episodes 2")
 FLAGS = [*BUDGET, *METHOD]
 
 
 def method() -> ImaginedTRPO:
-    return flags.parse(recipes.settings("musbo", "quick", "pointmass"), METHOD)
+    return flags.parse(recipes.recipe("musbo", "quick", "pointmass"), METHOD)
 
 
 def settings(seed: int = 0) -> Campaign:
-    return campaign("pointmass", "musbo", "quick", seed, deployments=2, batch=100, episodes=2, method=method())
+    return campaign("pointmass", "musbo", "quick", seed, budget=2, batch_size=100, episodes=2, method=method())

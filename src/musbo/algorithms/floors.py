@@ -8,18 +8,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.algorithms.method import Metrics
+from musbo.algorithms.method import DONE, Metrics, fit_metrics
+from musbo.core.diagnostics import Stage
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
 from musbo.learning import start
+from musbo.learning.explore import Plain
 from musbo.learning.fit import FitState
 from musbo.learning.start import Clone
-from musbo.models.actor import Plain, PlainActor, UniformActor
+from musbo.models.actor import Actor, UniformActor, uniform
 from musbo.models.frame import Frame, frame_of
 from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
 from musbo.tasks.task import Task
 
 
+@stored("method/imitation")
 @dataclass(frozen=True)
 class Imitation:
     """Behaviour cloning of the newest batch, and nothing else."""
@@ -32,8 +36,8 @@ class Imitation:
     """Noise around the clone when it collects."""
 
     @property
-    def stages(self) -> tuple[str, ...]:
-        return ("start",)
+    def stages(self) -> tuple[Stage, ...]:
+        return self.clone.stages()
 
     def require(self, task: Task) -> None:
         """Any task will do."""
@@ -41,11 +45,11 @@ class Imitation:
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
         return State("collected", init_policy(key, task, self.policy))
 
-    def actor(self, task: Task, state: "State") -> UniformActor | PlainActor:
+    def actor(self, task: Task, state: "State") -> Actor:
         if not state.trained:
-            return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+            return uniform(task)
         assert isinstance(state.policy, Policy)
-        return PlainActor(state.policy, self.explore)
+        return self.explore.actor(state.policy, None)
 
     def foresight(self, state: "State") -> None:
         """It has no model."""
@@ -59,20 +63,19 @@ class Imitation:
             # The weights of a new policy were drawn for normalised inputs.
             policy = renormalise(policy, normaliser) if state.trained else replace(policy, normaliser=normaliser)
             state = replace(state, stage="start", policy=policy)
-        work = state.fit or start.begin(policy)
-        fitted = work
-        for fitted, metrics in start.clone(self.clone, data, policy, work, key):
-            yield replace(state, fit=fitted), {"stage": "start", "index": metrics["epoch"], **metrics}
-        policy = start.cloned(policy, fitted)
-        yield State("collected", policy, trained=True), {"stage": "done", "index": 0}
+        work = state.fit
+        for work, epoch in self.clone.begin(data, policy, state.fit, key):
+            yield replace(state, fit=work), fit_metrics(start.STAGE, epoch)
+        yield State("collected", self.clone.policy(policy, work), trained=True), Metrics(DONE)
 
 
+@stored("method/chance")
 @dataclass(frozen=True)
 class Chance:
     """Uniformly random actions, in the field and as the policy that is handed over."""
 
     @property
-    def stages(self) -> tuple[str, ...]:
+    def stages(self) -> tuple[Stage, ...]:
         return ()
 
     def require(self, task: Task) -> None:
@@ -82,15 +85,16 @@ class Chance:
         return State("collected", Scatter(jax.random.normal(key, (task.obs_size, task.act_size)), frame_of(task)))
 
     def actor(self, task: Task, state: "State") -> UniformActor:
-        return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+        return uniform(task)
 
     def foresight(self, state: "State") -> None:
         """It has no model."""
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
-        yield state, {"stage": "done", "index": 0}
+        yield state, Metrics(DONE)
 
 
+@stored("policy/scatter")
 class Scatter(eqx.Module):
     """A function of the observation that looks like uniformly random actions: a policy has to be a function."""
 
@@ -102,6 +106,7 @@ class Scatter(eqx.Module):
         return self.frame.action(2.0 * (digits - jnp.floor(digits)) - 1.0)
 
 
+@stored("state/floor")
 class State(eqx.Module):
     """A policy, and a clone under way."""
 

@@ -16,11 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from musbo.algorithms.method import Foresight, Metrics
+from musbo.algorithms import imagined_findings as findings_of
+from musbo.algorithms.method import DONE, Foresight, Metrics, fit_metrics
+from musbo.core.diagnostics import Stage, quantiles
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
-from musbo.learning import fit, handover, models, start
+from musbo.learning import fit, handover, objectives, start
 from musbo.learning.advantage import (
     Baseline,
     Discounting,
@@ -31,6 +34,7 @@ from musbo.learning.advantage import (
     rollout_features,
     standardise,
 )
+from musbo.learning.explore import Explore, Seeking
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import Check, Choice, Handover, Last
 from musbo.learning.imagine import (
@@ -43,16 +47,17 @@ from musbo.learning.imagine import (
     reset_states,
     start_states,
 )
-from musbo.learning.label import Disagreement, Label, temperature
+from musbo.learning.label import SERIES, Disagreement, Label, Signals
 from musbo.learning.start import Clone, Start
 from musbo.learning.trpo import TRPO, trpo_step
-from musbo.models.actor import Actor, Explore, Seeking, UniformActor, make_actor
+from musbo.models.actor import Actor, uniform
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler, doubt
 from musbo.models.policy import Policy, PolicySettings, init_policy, renormalise
 from musbo.tasks.task import Task
 
 
+@stored("method/imagined-trpo")
 @dataclass(frozen=True)
 class ImaginedTRPO:
     """Settings of Algorithm 1. The defaults are the paper's."""
@@ -96,9 +101,9 @@ class ImaginedTRPO:
             )
 
     @property
-    def stages(self) -> tuple[str, ...]:
-        cloning = ("start",) if isinstance(self.start, Clone) else ()
-        return ("dynamics", "labeler", *cloning, "improve")
+    def stages(self) -> tuple[Stage, ...]:
+        fits = (Stage("dynamics", "fitting the dynamics M"), Stage("labeler", "fitting the labeler P"))
+        return (*fits, *self.start.stages(), Stage(SERIES, "improving in imagination"))
 
     def require(self, task: Task) -> None:
         if self.imagine.starts == "reset":
@@ -114,8 +119,8 @@ class ImaginedTRPO:
     def actor(self, task: Task, state: "State") -> Actor:
         """Line 1: who collects the next batch. Without a model nobody knows better than uniformly random actions."""
         if state.labeler is None:
-            return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
-        return make_actor(self.explore, state.policy, state.labeler)
+            return uniform(task)
+        return self.explore.actor(state.policy, state.labeler)
 
     def foresight(self, state: "State") -> Foresight | None:
         """Courses in M; doubt is the disagreement behind U, of the two members of P that disagree most."""
@@ -140,31 +145,29 @@ class ImaginedTRPO:
                 policy = renormalise(state.policy, normaliser)
             state = replace(state, stage="dynamics", policy=policy)
         if state.stage == "dynamics":  # line 2: M <- learn the transition dynamics from D_all
-            work = state.fit or models.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new_M)
-            rows_M = models.dynamics_rows(task, data, scaling)
-            error = models.SquaredError(logit=task.terminated == "learned")
+            work = state.fit or objectives.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new_M)
+            rows_M = objectives.dynamics_rows(task, data, scaling)
+            error = objectives.SquaredError(logit=task.terminated == "learned")
             fitted = work
-            for fitted, metrics in fit.epochs(self.dynamics, error, rows_M, work, k_M):
-                yield replace(state, fit=fitted), {"stage": "dynamics", "index": metrics["epoch"], **metrics}
+            for fitted, epoch in fit.epochs(self.dynamics, error, rows_M, work, k_M):
+                yield replace(state, fit=fitted), fit_metrics("dynamics", epoch, column="model\nerror")
             del rows_M  # as large as D_all
             state = replace(state, stage="labeler", dynamics=Dynamics(fitted.best, scaling), fit=None)
         if state.stage == "labeler":  # line 3: train the uncertainty labeler on D_all
-            work = state.fit or models.begin_labeler(task, self.labeler, state.labeler, scaling, k_new_P)
-            rows_P = models.labeler_rows(data, scaling)
+            work = state.fit or objectives.begin_labeler(task, self.labeler, state.labeler, scaling, k_new_P)
+            rows_P = objectives.labeler_rows(data, scaling)
             fitted = work
-            for fitted, metrics in fit.epochs(self.labeler, models.GaussianLikelihood(), rows_P, work, k_P):
-                yield replace(state, fit=fitted), {"stage": "labeler", "index": metrics["epoch"], **metrics}
+            for fitted, epoch in fit.epochs(self.labeler, objectives.GaussianLikelihood(), rows_P, work, k_P):
+                yield replace(state, fit=fitted), fit_metrics("labeler", epoch)
             del rows_P
-            judge = Labeler(fitted.best, scaling, models.measure_levels(fitted.best, scaling, data))
+            judge = Labeler(fitted.best, scaling, objectives.measure_levels(fitted.best, scaling, data))
             state = replace(state, stage="start", labeler=judge, fit=None)
         if state.stage == "start":  # line 5: pi_init <- the data-collection policy
-            if isinstance(self.start, Clone):
-                work = state.fit or start.begin(state.policy)
-                fitted = work
-                for fitted, metrics in start.clone(self.start, data, state.policy, work, k_clone):
-                    yield replace(state, fit=fitted), {"stage": "start", "index": metrics["epoch"], **metrics}
-                state = replace(state, policy=start.cloned(state.policy, fitted), fit=None)
-            state = replace(state, stage="improve", update=0, checked=-1, choice=None)
+            work = state.fit
+            for work, epoch in self.start.begin(data, state.policy, state.fit, k_clone):
+                yield replace(state, fit=work), fit_metrics(start.STAGE, epoch)
+            policy = self.start.policy(state.policy, work)
+            state = replace(state, stage="improve", policy=policy, fit=None, update=0, checked=-1, choice=None)
         if state.stage == "improve":  # lines 6 to 10: imagine, label, improve
             yield from self._improve(task, data, state, k_improve)
 
@@ -175,7 +178,7 @@ class ImaginedTRPO:
         assert state.dynamics is not None and state.labeler is not None
         M, P = state.dynamics, state.labeler
         initial, anywhere, heldout = places(self.imagine, task, data, k_reset)
-        rated_steps = handover.rated_steps(task, self.imagine) if from_beginnings(self.imagine, data) else None
+        rated = handover.rated_steps(task, self.imagine) if from_beginnings(self.imagine, data) else None
 
         while True:
             i = state.update
@@ -185,23 +188,34 @@ class ImaginedTRPO:
                 choice = handover.choose(self.handover, state.choice, state.policy, seen, i)
                 state = replace(state, choice=choice, checked=i)
                 chosen = {"chosen": int(choice.update), "stopped": bool(choice.stopped)}
-                yield state, {"stage": "check", "index": i, **rating_metrics(seen, rated_steps), **chosen}
+                numbers = {**findings_of.rating_numbers(seen), **chosen}
+                yield (
+                    state,
+                    Metrics(
+                        "check", i, self.updates, "update", numbers=numbers, forecast=findings_of.promise(seen, rated)
+                    ),
+                )
             assert state.choice is not None  # there is a check before the first update
             if i >= self.updates or bool(state.choice.stopped):
                 break
-            policy, value, numbers = update(
+            policy, value, numbers, signals = update(
                 self, task, state.policy, state.value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer
             )
             state = replace(state, policy=policy, value=value, update=i + 1)
-            yield state, {"stage": "improve", "index": i + 1, "updates": self.updates, **host(numbers)}
-        done = {"chosen": int(state.choice.update), "alpha": self._alpha(P), **models.calibration(P, data)}
-        state = replace(state, stage="collected", policy=state.choice.policy, choice=None, update=0, checked=-1)
-        yield state, {"stage": "done", "index": 0, **done}
+            yield state, self._update_metrics(i + 1, P, host(numbers), host(signals))
+        choice = state.choice
+        findings = findings_of.chosen(choice) + findings_of.calibration(objectives.calibration(P, data))
+        state = replace(state, stage="collected", policy=choice.policy, choice=None, update=0, checked=-1)
+        yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
-    def _alpha(self, judge: Labeler) -> float | None:
-        return float(temperature(self.label, judge)) if isinstance(self.label, Disagreement) else None
+    def _update_metrics(self, index: int, judge: Labeler, numbers: dict[str, Any], signals: dict[str, Any]) -> Metrics:
+        seen = {name: quantiles(values) for name, values in signals.items()}
+        findings = self.label.findings(judge, seen)
+        over = index >= self.updates
+        return Metrics(SERIES, index, self.updates, "update", over, {**numbers, **signals}, findings)
 
 
+@stored("state/imagined-trpo")
 class State(eqx.Module):
     """Everything that passes from one moment of a campaign to the next."""
 
@@ -216,26 +230,9 @@ class State(eqx.Module):
     checked: int = eqx.field(static=True, default=-1)  # the update of the last check
 
 
-def host(numbers: dict[str, Array]) -> Metrics:
+def host(numbers: dict[str, Array]) -> dict[str, Any]:
     """Arrays to plain numbers and lists."""
     return {name: np.asarray(value).tolist() for name, value in numbers.items()}
-
-
-def rating_metrics(rating: handover.Rating, steps: int | None) -> Metrics:
-    """`steps` of an episode from its beginning are what was imagined; None where it was something else."""
-    returns = np.asarray(rating.returns)
-
-    def known(value: Any) -> float | None:
-        return float(value) if np.isfinite(value) else None  # nothing is known where all runs away at once
-
-    return {
-        "imagined_return": known(returns.mean()),
-        "imagined_per_member": [known(value) for value in returns],
-        "imagined_length": known(rating.length),
-        "imagined_horizon": steps,
-        "imagined_cut": float(rating.cut),
-        "path_disagreement": float(rating.path),
-    }
 
 
 FEW = 10_000  # initial and held-out states to start from, at most: more of them would tell nothing new
@@ -283,7 +280,7 @@ def update(
     index: Int[Array, ""],
     key: PRNGKeyArray,
     outer_key: PRNGKeyArray,
-) -> tuple[Policy, Value, dict[str, Array]]:
+) -> tuple[Policy, Value, dict[str, Array], dict[str, Array]]:
     """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step."""
     where, k_imagine, keys = _begin_update(settings, task, initial, anywhere, index, key)
     rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key)  # lines 7, 8
@@ -312,9 +309,9 @@ def _learn(
     k_label: PRNGKeyArray,
     k_first: PRNGKeyArray,
     k_value: PRNGKeyArray,
-) -> tuple[Policy, Value, dict[str, Array]]:
+) -> tuple[Policy, Value, dict[str, Array], dict[str, Array]]:
     """Lines 9 and 10 on what was imagined."""
-    rollout, apart = settings.label(rollout, P, k_label)  # line 9
+    rollout, signals = settings.label(rollout, P, k_label)  # line 9
 
     live = rollout.live.astype(jnp.float32)
     phi = rollout_features(rollout, policy.normaliser)
@@ -322,7 +319,7 @@ def _learn(
     flat = phi[:-1].reshape(-1, f)
 
     def fitted(v: Value, wanted: Float[Array, "t b"], k: PRNGKeyArray) -> Value:
-        return settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)  # type: ignore[arg-type]
+        return settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)
 
     # The first baseline of a deployment is fitted on this batch before it is used.
     value = jax.lax.cond(
@@ -341,25 +338,24 @@ def _learn(
         live.reshape(-1),
     )
     value = fitted(value, advantages + values[:-1], k_value)
-    return policy, value, update_metrics(rollout, apart, advantages, values[:-1], step)
+    return policy, value, update_numbers(rollout, advantages, values[:-1], step), tenths(rollout, signals)
 
 
-def update_metrics(rollout: Any, apart: Array, advantages: Array, values: Array, step: Any) -> dict[str, Array]:
-    """What one update is worth knowing by; quantiles are over the steps that exist."""
+def tenths(rollout: Rollout, signals: Signals) -> dict[str, Array]:
+    """The 10, 50 and 90 % quantiles of every signal of a label, over the steps that exist."""
+    at = jnp.asarray([0.1, 0.5, 0.9])
+    return {name: jnp.nanquantile(jnp.where(rollout.live, x, jnp.nan)[::4], at) for name, x in signals.items()}
+
+
+def update_numbers(rollout: Rollout, advantages: Array, values: Array, step: Any) -> dict[str, Array]:
+    """What one update is worth knowing by."""
     live = rollout.live.astype(jnp.float32)
     n = jnp.maximum(jnp.sum(live), 1.0)
-    tenths = jnp.asarray([0.1, 0.5, 0.9])
-
-    def quantiles(x: Array) -> Array:
-        return jnp.nanquantile(jnp.where(rollout.live, x, jnp.nan)[::4], tenths)
-
     returns = advantages + values
     spread = jnp.sum(live * (returns - jnp.sum(live * returns) / n) ** 2)
     return {
         "imagined_sum": jnp.sum(rollout.reward) / live.shape[1],
         "length": n / live.shape[1],
-        "U": quantiles(rollout.weight),
-        "disagreement": quantiles(apart),
         "kl": step.kl,
         "gain": step.gain,
         "accepted": step.accepted,

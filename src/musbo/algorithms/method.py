@@ -5,15 +5,70 @@ would be handed over now) and a `stage`; `train` is a generator, and every state
 to go on.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from musbo.core.diagnostics import NOTHING, Diagnostic, Findings, Stage, finite
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset
+from musbo.learning.fit import Epoch
+from musbo.models.actor import Actor
 from musbo.tasks.task import Task
 
-Metrics = dict[str, Any]
+DONE = "done"
+"""The stage of the last metrics of a training."""
+
+
+@stored("forecast")
+@dataclass(frozen=True)
+class Forecast:
+    """What imagination promises of a policy."""
+
+    total: float | None
+    """Mean imagined return of a trajectory."""
+    steps: float | None
+    """Mean imagined length of a trajectory."""
+    horizon: int | None
+    """How many steps of an episode from its beginning were imagined; None: they were not from beginnings."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One report of a training under way."""
+
+    stage: str
+    """A name of the method's stages; `done` at the end; anything else is a report on the side, such as a check."""
+    index: int = 0
+    """How far the stage is, counted from 1: epochs, updates, gradient steps."""
+    of: int | None = None
+    """How far it goes."""
+    unit: str = "step"
+    """What is counted."""
+    over: bool = False
+    """Whether this is the last report of its stage."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """The row that is kept: numbers and lists of numbers, by names of the method's own."""
+    findings: Findings = NOTHING
+    """What is worth showing now; at the end, what is kept of the whole training."""
+    forecast: Forecast | None = None
+    """Where a policy was rated: the promise."""
+
+
+def fit_metrics(stage: str, epoch: Epoch, column: str = "") -> Metrics:
+    """An epoch of a fit as metrics."""
+    error = Diagnostic(
+        f"{stage}_error",
+        finite(epoch.error),
+        f"{stage} error",
+        "Error on held-out data over all that the networks predict, the mean of the best of every member.",
+        unit="squared, in units of the data",
+        column=column,
+    )
+    over = epoch.active == 0 or epoch.number == epoch.of
+    return Metrics(stage, epoch.number, epoch.of, "epoch", over, epoch.numbers(), Findings((error,)))
 
 
 class Foresight(NamedTuple):
@@ -34,8 +89,8 @@ class Method(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def stages(self) -> tuple[str, ...]:
-        """The stages of one training, in order: the names that its metrics carry."""
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of one training, in order."""
         ...
 
     def require(self, task: Task) -> None:
@@ -46,7 +101,7 @@ class Method(Protocol):
         """Before the first deployment."""
         ...
 
-    def actor(self, task: Task, state: Any) -> Any:
+    def actor(self, task: Task, state: Any) -> Actor:
         """Who collects the next batch."""
         ...
 
@@ -57,3 +112,16 @@ class Method(Protocol):
     def train(self, task: Task, data: Dataset, state: Any, key: PRNGKeyArray) -> Iterator[tuple[Any, Metrics]]:
         """Learn from everything collected so far."""
         ...
+
+
+LEARN = Stage("learn", "learning from the data")
+
+
+def learn_metrics(step: int, of: int, critic_error: float, value: float, more: Findings = NOTHING) -> Metrics:
+    """Some gradient steps of an actor-critic as metrics."""
+    shown = (
+        Diagnostic("Q", finite(value), "mean Q", "What the critics expect of the logged actions.", series=LEARN.name),
+        Diagnostic("critic_error", finite(critic_error), "critic error", "Squared Bellman error of the critics."),
+    )
+    numbers = {"critic_error": critic_error, "Q": value}
+    return Metrics(LEARN.name, step, of, "gradient step", step >= of, numbers, Findings(shown) + more)

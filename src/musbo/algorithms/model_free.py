@@ -13,15 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.algorithms.method import Metrics
+from musbo.algorithms.method import DONE, LEARN, Metrics, fit_metrics, learn_metrics
+from musbo.core.diagnostics import Stage
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, rows
 from musbo.data.scaling import Normaliser, measure
 from musbo.learning import fit, soft
 from musbo.learning.fit import FitSettings, FitState, Rows
 from musbo.learning.replay import logged
-from musbo.learning.soft import Entropy, Nearness, Regulariser, Soft, SoftSettings
-from musbo.models.actor import SampleActor, UniformActor
+from musbo.learning.soft import Entropy, Regulariser, Soft, SoftSettings
+from musbo.models.actor import SampleActor, UniformActor, uniform
 from musbo.models.frame import Frame, frame_of
 from musbo.models.gaussian import GaussianPolicy, log_density
 from musbo.models.mlp import MLP, init_mlp, member
@@ -34,6 +36,7 @@ CHUNK = 500  # gradient steps between two reports
 CLONED = 1.0 - 1e-2
 
 
+@stored("method/model-free")
 @dataclass(frozen=True)
 class ModelFree:
     """Settings of a model-free method. The defaults are SAC's."""
@@ -54,8 +57,9 @@ class ModelFree:
             raise UserError("the behaviour is one network: --behaviour.members must be 1.")
 
     @property
-    def stages(self) -> tuple[str, ...]:
-        return ("behaviour", "learn") if isinstance(self.regulariser, Nearness) else ("learn",)
+    def stages(self) -> tuple[Stage, ...]:
+        cloning = (Stage("behaviour", "cloning the behaviour"),) if self.regulariser.clones() else ()
+        return (*cloning, LEARN)
 
     def require(self, task: Task) -> None:
         """Any task will do: rewards and terminations come from the data."""
@@ -68,7 +72,7 @@ class ModelFree:
     def actor(self, task: Task, state: "State") -> UniformActor | SampleActor:
         """Uniformly random until something was learned, then samples of the policy."""
         if not state.trained:
-            return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+            return uniform(task)
         return SampleActor(state.policy)
 
     def foresight(self, state: "State") -> None:
@@ -84,14 +88,14 @@ class ModelFree:
                 networks = soft.renormalise(networks, state.frame, frame)
             state = replace(state, stage="behaviour", frame=frame, networks=networks)
         if state.stage == "behaviour":
-            if isinstance(self.regulariser, Nearness):
+            if self.regulariser.clones():
                 sizes = (task.obs_size, *self.behaviour.hidden, 2 * task.act_size)
                 work = state.fit or fit.begin(
                     jax.tree.map(lambda leaf: leaf[None], init_mlp(k_new, sizes, self.behaviour.activation))
                 )
                 fitted = work
-                for fitted, metrics in fit.epochs(self.behaviour, Likelihood(), newest(data, state.frame), work, k_fit):
-                    yield replace(state, fit=fitted), {"stage": "behaviour", "index": metrics["epoch"], **metrics}
+                for fitted, epoch in fit.epochs(self.behaviour, Likelihood(), newest(data, state.frame), work, k_fit):
+                    yield replace(state, fit=fitted), fit_metrics("behaviour", epoch)
                 state = replace(state, behaviour=member(fitted.best, 0), fit=None)
             state = replace(state, stage="learn", step=0)
         everything = logged(data, state.frame)
@@ -103,12 +107,12 @@ class ModelFree:
             )  # fmt: skip
             state = replace(state, networks=networks, step=state.step + steps)
             error, value = np.asarray(seen).tolist()
-            numbers = {"stage": "learn", "index": state.step, "updates": self.steps, "critic_error": error, "Q": value}
-            yield state, numbers
-        policy = self.regulariser.policy(state.networks.parts, state.networks.critics, state.frame)  # type: ignore[arg-type]
-        yield replace(state, stage="collected", step=0, trained=True, policy=policy), {"stage": "done", "index": 0}
+            yield state, learn_metrics(state.step, self.steps, error, value)
+        policy = self.regulariser.policy(state.networks.parts, state.networks.critics, state.frame)
+        yield replace(state, stage="collected", step=0, trained=True, policy=policy), Metrics(DONE)
 
 
+@stored("state/model-free")
 class State(eqx.Module):
     """Everything that passes from one moment of a campaign to the next."""
 

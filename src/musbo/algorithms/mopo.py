@@ -14,19 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.algorithms.method import Foresight, Metrics
+from musbo.algorithms.method import DONE, LEARN, Foresight, Metrics, fit_metrics, learn_metrics
+from musbo.core.diagnostics import Stage, quantiles
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
 from musbo.learning import fit, replay, soft
 from musbo.learning.branch import foresee, refill
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.imagine import Starts
-from musbo.learning.label import Penalty
-from musbo.learning.models import BOUND_WEIGHT, dynamics_rows
+from musbo.learning.label import Penalty, penalty_findings
+from musbo.learning.objectives import BOUND_WEIGHT, dynamics_rows
 from musbo.learning.replay import Replay
 from musbo.learning.soft import Entropy, Soft, SoftSettings
-from musbo.models.actor import SampleActor, UniformActor
+from musbo.models.actor import SampleActor, UniformActor, uniform
 from musbo.models.frame import Frame, frame_of
 from musbo.models.gaussian import GaussianPolicy
 from musbo.models.probabilistic import Probabilistic, init_probabilistic
@@ -36,6 +38,7 @@ from musbo.tasks.task import Task
 CHUNK = 500  # gradient steps between two reports
 
 
+@stored("method/mopo")
 @dataclass(frozen=True)
 class MOPO:
     """Settings of MOPO. The defaults are its authors'."""
@@ -83,8 +86,8 @@ class MOPO:
             raise UserError(f"real_share must lie in [0, 1), not {self.real_share}.")
 
     @property
-    def stages(self) -> tuple[str, ...]:
-        return ("dynamics", "learn")
+    def stages(self) -> tuple[Stage, ...]:
+        return (Stage("dynamics", "fitting the dynamics"), LEARN)
 
     def require(self, task: Task) -> None:
         """Any task will do: the reward is learned, and so is the termination where the task does not give it."""
@@ -97,7 +100,7 @@ class MOPO:
     def actor(self, task: Task, state: "State") -> UniformActor | SampleActor:
         """Uniformly random until something was learned, then samples of the policy."""
         if state.model is None:
-            return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
+            return uniform(task)
         return SampleActor(state.policy)
 
     def foresight(self, state: "State") -> Foresight | None:
@@ -127,8 +130,8 @@ class MOPO:
                 init_probabilistic(k_new, sizes, self.dynamics.activation, self.dynamics.members)
             )
             objective = DecayedLikelihood(self.decay, self.dynamics.members)
-            for fitted, metrics in fit.epochs(self.dynamics, objective, rows, work, k_fit):
-                yield replace(state, fit=fitted), {"stage": "dynamics", "index": metrics["epoch"], **metrics}
+            for fitted, epoch in fit.epochs(self.dynamics, objective, rows, work, k_fit):
+                yield replace(state, fit=fitted), fit_metrics("dynamics", epoch, column="model\nerror")
             elites = jnp.argsort(fitted.best_error)[: self.elites]
             state = replace(state, stage="learn", model=Stochastic(fitted.best, scaling, elites), fit=None, step=0)
         assert state.model is not None
@@ -150,14 +153,17 @@ class MOPO:
                 (everything, imagined), jax.random.fold_in(k_learn, state.step),
             )  # fmt: skip
             state = replace(state, networks=networks, step=state.step + steps, imagined=imagined, price=price)
+            paid = np.asarray(price).tolist()
+            findings = penalty_findings(quantiles(paid))
             error, value = np.asarray(seen).tolist()
-            numbers = {"critic_error": error, "Q": value, "penalty": np.asarray(price).tolist()}
-            yield state, {"stage": "learn", "index": state.step, "updates": self.steps, **numbers}
+            report = learn_metrics(state.step, self.steps, error, value, findings)
+            yield state, replace(report, numbers={**report.numbers, "penalty": paid})
         policy = GaussianPolicy(state.networks.parts.actor, state.frame)
         done = replace(state, stage="collected", step=0, policy=policy, imagined=None, price=jnp.zeros(3))
-        yield done, {"stage": "done", "index": 0}
+        yield done, Metrics(DONE)
 
 
+@stored("state/mopo")
 class State(eqx.Module):
     """Everything that passes from one moment of a campaign to the next."""
 

@@ -4,6 +4,7 @@ number.
 `paper` has every number of the paper's tables, `fast` is for two CPU cores, `quick` for demonstrations and tests.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, overload
@@ -13,8 +14,10 @@ from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.mopo import MOPO
+from musbo.core import registry
 from musbo.core.errors import UserError
 from musbo.learning.advantage import Discounting
+from musbo.learning.explore import Explore, Plain, Seeking
 from musbo.learning.fit import FitSettings
 from musbo.learning.handover import BestImagined, Check, Last
 from musbo.learning.imagine import Imagine
@@ -22,7 +25,6 @@ from musbo.learning.label import Disagreement, Label, Trust
 from musbo.learning.soft import Entropy, Nearness, Regulariser, SoftSettings, Support
 from musbo.learning.start import Clone, Continue, Start
 from musbo.learning.trpo import TRPO
-from musbo.models.actor import Explore, Plain, Seeking
 from musbo.models.policy import PolicySettings
 
 Preset = Literal["quick", "fast", "paper"]
@@ -45,12 +47,12 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What may be spent in the world."""
+class Scale:
+    """How large a campaign is."""
 
-    deployments: int
+    budget: int
     """I: deployments (paper: 5, hopper and walker2d 10)."""
-    batch: int
+    batch_size: int
     """B: transitions per deployment (paper: 100,000 or 50,000; hopper and walker2d 50,000 or 25,000)."""
     episodes: int = 20
     """Evaluation episodes after every deployment; they are counted apart and never reach training."""
@@ -72,48 +74,71 @@ def default_preset(task: str) -> Preset:
     return "quick" if task in BUILT_IN else "fast"
 
 
-def budget(preset: Preset, task: str) -> Budget:
+def scale(preset: Preset, task: str) -> Scale:
     if task == "pointmass":
-        return Budget(2, 1000)
+        return Scale(2, 1000)
     if task == "pendulum":
-        return Budget(4, 2000)
+        return Scale(4, 2000)
     if preset == "quick":
-        return Budget(2, 2000, episodes=5)
-    batch = {"fast": 50_000, "paper": 100_000}[preset]
-    return Budget(10, batch // 2) if task in SHORT_LIVED else Budget(5, batch)
+        return Scale(2, 2000, episodes=5)
+    size = {"fast": 50_000, "paper": 100_000}[preset]
+    return Scale(10, size // 2) if task in SHORT_LIVED else Scale(5, size)
 
 
 @overload
-def settings(algo: Imagined, preset: Preset, task: str) -> ImaginedTRPO: ...
+def recipe(name: Imagined, preset: Preset, task: str) -> ImaginedTRPO: ...
 @overload
-def settings(algo: str, preset: Preset, task: str) -> Method: ...
-def settings(algo: str, preset: Preset, task: str) -> Method:
+def recipe(name: str, preset: Preset, task: str) -> Method: ...
+def recipe(name: str, preset: Preset, task: str) -> Method:
     """The value of a method for a task (a name of ours, or any other for a task of one's own)."""
-    if algo not in ALGORITHMS:
-        raise UserError(f"there is no algorithm {algo!r}: choose one of {', '.join(ALGORITHMS)}.")
+    registry.load()  # other packages may bring methods of their own
+    if name not in ALGORITHMS:
+        raise UserError(f"there is no algorithm {name!r}: choose one of {', '.join(ALGORITHMS)}.")
     if preset not in PRESETS:
         raise UserError(f"there is no preset {preset!r}: choose one of {', '.join(PRESETS)}.")
-    return ALGORITHMS[algo].make(preset, task)
+    return ALGORITHMS[name].make(preset, task)
+
+
+def add_method(name: str, line: str, make: Callable[[Preset, str], Method], floor: bool = False) -> None:
+    """Make a method known under `name`: `make(preset, task)` returns its settings, `line` describes it.
+
+    It is then a choice of `--algo`, with a flag for every setting. The class of its settings and that of its state need
+    names to be stored by (`@musbo.stored`). Call it at the top of a module that `--import` or an entry point brings in.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise UserError(f"a method cannot be called {name!r}: use lower case, digits and dashes.")
+    known = ALGORITHMS.get(name)
+    place = (make.__module__, make.__qualname__)
+    if known is not None and (known.make.__module__, known.make.__qualname__) != place:
+        raise UserError(f"there is a method {name!r} already: choose another name.")
+    ALGORITHMS[name] = Recipe(line, make, floor)
 
 
 # TRPO in imagination
 
 
-def imagined(label: Label, start: Start, explore: Explore) -> Callable[[Preset, str], ImaginedTRPO]:
+def imagined(
+    label: Callable[[Preset, str], Label], start: Start, explore: Explore
+) -> Callable[[Preset, str], ImaginedTRPO]:
     """A recipe by the three parts that tell these methods apart."""
 
     def make(preset: Preset, task: str) -> ImaginedTRPO:
-        parts = SCALES[preset](task)
-        chosen = label
-        if preset == "fast" and task not in SHORT_LIVED and isinstance(chosen, Disagreement):
-            chosen = replace(chosen, alpha="auto")  # 0.028 is nearly inert with good models: docs/decisions/alpha.md
-        return replace(parts, label=chosen, start=start, explore=explore)
+        return replace(SCALES[preset](task), label=label(preset, task), start=start, explore=explore)
 
     return make
 
 
+def coefficient(preset: Preset, task: str) -> Disagreement:
+    """The paper's U. In `fast`, 0.028 is nearly inert with good models: docs/decisions/alpha.md."""
+    return Disagreement(alpha="auto") if preset == "fast" and task not in SHORT_LIVED else Disagreement()
+
+
+def trust(preset: Preset, task: str) -> Trust:
+    return Trust()
+
+
 def _bremen(preset: Preset, task: str) -> ImaginedTRPO:
-    parts = imagined(Trust(), Clone(), Plain(0.1))(preset, task)
+    parts = imagined(trust, Clone(), Plain(0.1))(preset, task)
     if preset == "paper" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
         parts = replace(parts, trpo=replace(parts.trpo, delta=0.1))  # BREMEN's own delta on both cheetahs
     return parts
@@ -208,17 +233,12 @@ def model_free(regulariser: Regulariser) -> Callable[[Preset, str], ModelFree]:
     def make(preset: Preset, task: str) -> ModelFree:
         if preset == "quick":
             networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
-            return ModelFree(narrower(regulariser, 64), networks, steps=4000)
+            return ModelFree(regulariser.narrower(64), networks, steps=4000)
         if preset == "fast":
-            return ModelFree(narrower(regulariser, 200), steps=12_000)
+            return ModelFree(regulariser.narrower(200), steps=12_000)
         return ModelFree(regulariser, steps=200_000)
 
     return make
-
-
-def narrower(regulariser: Regulariser, width: int) -> Regulariser:
-    """BCQ's generator of 750-750, applied to ten candidates per row, would cost ten times the rest."""
-    return replace(regulariser, generator=(width, width)) if isinstance(regulariser, Support) else regulariser
 
 
 # MOPO
@@ -246,20 +266,20 @@ def _imitation(preset: Preset, task: str) -> Imitation:
 ALGORITHMS: dict[str, Recipe] = {
     "musbo": Recipe(
         "the paper's method: uncertainty coefficient and low-support collection",
-        imagined(Disagreement(), Clone(), Seeking()),
+        imagined(coefficient, Clone(), Seeking()),
     ),
     "musbo-coefficient": Recipe(
-        "MUSBO without zeta: the uncertainty coefficient only", imagined(Disagreement(), Clone(), Plain(0.01))
+        "MUSBO without zeta: the uncertainty coefficient only", imagined(coefficient, Clone(), Plain(0.01))
     ),
-    "musbo-collection": Recipe("MUSBO without U: low-support collection only", imagined(Trust(), Clone(), Seeking())),
+    "musbo-collection": Recipe("MUSBO without U: low-support collection only", imagined(trust, Clone(), Seeking())),
     "musbo-constant-noise": Recipe(
         "a control: MUSBO whose noise has the same mean size everywhere and does not seek",
-        imagined(Disagreement(), Clone(), Seeking(pooled=True)),
+        imagined(coefficient, Clone(), Seeking(pooled=True)),
     ),
     "bremen": Recipe("behaviour cloning, then TRPO in the ensemble (Matsushima et al., 2020)", _bremen),
     "me-trpo": Recipe(
         "TRPO in the ensemble, the policy carried over (Kurutach et al., 2018)",
-        imagined(Trust(), Continue(), Plain(0.1)),
+        imagined(trust, Continue(), Plain(0.1)),
     ),
     "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
@@ -268,5 +288,4 @@ ALGORITHMS: dict[str, Recipe] = {
     "bc": Recipe("a floor: behaviour cloning of the newest batch", _imitation, floor=True),
     "random": Recipe("a floor: uniformly random actions", lambda preset, task: Chance(), floor=True),
 }
-METHODS: tuple[type, ...] = (ImaginedTRPO, MOPO, ModelFree, Imitation, Chance)
-"""The classes behind the names."""
+"""Every method by its name; `add_method` adds to them."""

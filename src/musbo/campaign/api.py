@@ -17,16 +17,19 @@ from numpy.typing import ArrayLike
 
 from musbo.algorithms.method import Method
 from musbo.algorithms.recipes import Preset
-from musbo.campaign import folders, loop, results
-from musbo.campaign.loop import Observer
+from musbo.campaign import folders, measure, results, runner
+from musbo.campaign.events import Episodes
+from musbo.campaign.news import Observer, unobserved
 from musbo.campaign.settings import Campaign, campaign, default_folder
+from musbo.campaign.summary import Summary
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
 from musbo.core.errors import UserError
+from musbo.core.plain import plain
 from musbo.data.batch import Batch
 from musbo.data.files import read_batch
+from musbo.field.drive import compiled
 from musbo.field.render import render
-from musbo.field.simulate import compiled
 from musbo.models.frame import AnyPolicy
 from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
@@ -60,18 +63,18 @@ class Result:
     """A finished run: where it lies, what came out, and the policy that is its product."""
 
     folder: Path
-    summary: dict[str, Any]
-    """What `musbo run --json` prints."""
+    summary: Summary
+    """What was run and what came out; `summary.plain()` is what `musbo run --json` prints."""
     policy: NumpyPolicy
 
     @property
-    def returns(self) -> list[float | None]:
+    def returns(self) -> tuple[float | None, ...]:
         """Mean evaluation return after every deployment; None where there is no simulator."""
-        return self.summary["returns"]
+        return self.summary.returns
 
     @property
     def final_return(self) -> float | None:
-        return self.summary["final_return"]
+        return self.summary.final_return
 
 
 def run(
@@ -80,21 +83,21 @@ def run(
     algo: str = "musbo",
     preset: Preset | None = None,
     seed: int = 0,
-    deployments: int | None = None,
-    batch: int | None = None,
+    budget: int | None = None,
+    batch_size: int | None = None,
     episodes: int | None = None,
     method: Method | None = None,
     data: Sequence[str | Path | Batch] = (),
     out: str | Path | None = None,
-    observe: Observer = lambda news: None,
+    observe: Observer = unobserved,
 ) -> Result:
-    """A whole campaign: deployments of `batch` transitions, each followed by training and evaluation.
+    """A whole campaign: `budget` deployments of `batch_size` transitions, each followed by training and evaluation.
 
     `task` is a name as on the command line, or a Task; `data` are batches that exist already, as the first deployments.
     What is not said is the preset's. Everything is written to `out` (by default a folder in `runs/`); a run that was
     interrupted goes on with `resume`.
     """
-    settings = campaign(task, algo, preset, seed, deployments, batch, episodes, method)
+    settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
     given = task if isinstance(task, Task) else None
     folder = start(settings, data, out, given)
     return resume(folder, task=given, observe=observe)
@@ -118,13 +121,13 @@ def resume(
     folder: str | Path,
     *,
     task: str | Task | None = None,
-    observe: Observer = lambda news: None,
-    checkpoint_seconds: float = loop.CHECKPOINT_SECONDS,
+    observe: Observer = unobserved,
+    checkpoint_seconds: float = runner.CHECKPOINT_SECONDS,
 ) -> Result:
     """Do all that is left of the run in `folder`. `task` is needed only where the run began with a Task object."""
     keep_compiled()
     folder = Path(folder)
-    summary = loop.advance(folder, observe, _given(task), checkpoint_seconds)
+    summary = runner.advance(folder, observe, _given(task), checkpoint_seconds)
     return Result(folder, summary, load_policy(folder))
 
 
@@ -144,6 +147,24 @@ def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
     return NumpyPolicy(policy)
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """A policy of a run, measured in the simulator."""
+
+    run: Path
+    task: str
+    deployment: int
+    """The policy trained after this one."""
+    seed: int
+    """Of the episodes."""
+    episodes: Episodes
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON: what `musbo evaluate --json` prints."""
+        where = {"run": str(self.run), "task": self.task, "deployment": self.deployment, "seed": self.seed}
+        return {**where, **plain(self.episodes)}
+
+
 def evaluate(
     folder: str | Path,
     *,
@@ -151,15 +172,11 @@ def evaluate(
     deployment: int | None = None,
     seed: int | None = None,
     task: str | Task | None = None,
-) -> dict[str, Any]:
+) -> Measurement:
     """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
     settings, found, policy, d, seed = _visit(Path(folder), deployment, seed, task)
-    episodes = settings.episodes if episodes is None else episodes
-    numbers = loop.measure(found, policy, episodes, seed)
-    numbers = {
-        name: None if value != value else value for name, value in numbers.items()
-    }  # NaN: there is no such number
-    return {"run": str(folder), "task": settings.task, "deployment": d, "episodes": episodes, "seed": seed, **numbers}
+    count = settings.episodes if episodes is None else episodes
+    return Measurement(Path(folder), settings.task, d, seed, measure.measure(found, policy, count, seed))
 
 
 def film(
@@ -179,8 +196,9 @@ def _visit(
     folder: Path, deployment: int | None, seed: int | None, task: str | Task | None
 ) -> tuple[Campaign, Task, AnyPolicy, int, int]:
     keep_compiled()
-    settings, found = folders.open_task(folder, _given(task))
+    created, found = folders.open_task(folder, _given(task))
+    settings = created.settings
     policy, d = results.final_policy(folder, deployment)
     if seed is not None and seed < 0:
         raise UserError(f"the seed must be at least 0, not {seed}.")
-    return settings, found, policy, d, loop.evaluation_seed(settings) if seed is None else seed
+    return settings, found, policy, d, measure.evaluation_seed(settings) if seed is None else seed

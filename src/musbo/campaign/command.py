@@ -1,6 +1,6 @@
 """The words of `musbo run`, and the campaign that they ask for.
 
-A campaign has flags of its own (`--seed`, `--batch`, ...), and every setting of its method is one too. Which settings
+A campaign has flags of its own (`--seed`, `--budget`, ...), and every setting of its method is one too. Which settings
 those are depends on the method, so all flags that some method has are accepted here, and `flags.parse` then refuses
 what is of another method.
 """
@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--preset", choices=tuple(recipes.PRESETS), metavar="NAME",
         help=f"{', '.join(recipes.PRESETS)} (default: quick on pendulum and pointmass, else fast)")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="of every random number (default: 0)")
-    add("--deployments", type=int, metavar="I", help="I: deployments, the first one random (default: the preset's)")
-    add("--batch", type=int, metavar="B", help="B: transitions per deployment (default: the preset's)")
+    add_scale(parser, "")
     add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
     add("--data", nargs="+", default=[], metavar="FILE", help="Parquet batches that you have, as the first deployments")
     add("--out", type=Path, metavar="DIR", help="where the run goes (default: runs/<task>-<algo>-<preset>-s<seed>)")
@@ -37,10 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
 
 
+def add_scale(parser: argparse.ArgumentParser, of: str) -> None:
+    """The budget and the size of a batch; `of` says whose, where that is not clear."""
+    add = parser.add_argument
+    add("--budget", type=int, metavar="I", help=f"I: deployments{of} (default: the preset's)")
+    add("--batch-size", type=int, metavar="B", help=f"B: transitions per deployment{of} (default: the preset's)")
+    # As they were called in version 0.1.
+    add("--deployments", type=int, dest="budget", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    add("--batch", type=int, dest="batch_size", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Every setting that some method has, with `-` or `_` between words; tyro reads the values."""
     parts = parser.add_argument_group("parts of the method that come in kinds")
-    for part, kinds in flags.PARTS.items():
+    for part, kinds in flags.parts().items():
         parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=_described(kinds))
     for flag, several in flags.known_flags().items():
         spellings = dict.fromkeys((flag, "--" + flag[2:].replace("-", "_")))
@@ -58,14 +67,15 @@ def _described(kinds: dict[str, type]) -> str:
 
 def flag_names(parser: argparse.ArgumentParser) -> list[str]:
     """Every flag of a parser, in one spelling."""
-    return [max(action.option_strings, key=len) for action in parser._actions if action.option_strings]
+    every = [[name for name in action.option_strings if name.startswith("--")] for action in parser._actions]
+    return [names[0] for names in every if names]
 
 
 def campaign_of(arguments: argparse.Namespace) -> Campaign:
     """The campaign that parsed words ask for."""
     preset, method = _method(arguments)
     return campaign(
-        arguments.task, arguments.algo, preset, arguments.seed, arguments.deployments, arguments.batch,
+        arguments.task, arguments.algo, preset, arguments.seed, arguments.budget, arguments.batch_size,
         arguments.episodes, flags.parse(method, _own_settings(arguments)),
     )  # fmt: skip
 
@@ -81,7 +91,7 @@ def _method(arguments: argparse.Namespace) -> tuple[recipes.Preset, Method]:
     """The preset, and the method with parts of the kinds that were asked for, before its settings are changed."""
     name = task_name(arguments.task)
     preset = arguments.preset or recipes.default_preset(name)
-    return preset, flags.with_kinds(recipes.settings(arguments.algo, preset, name), _kinds(arguments))
+    return preset, flags.with_kinds(recipes.recipe(arguments.algo, preset, name), _kinds(arguments))
 
 
 def setting_words(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -92,7 +102,7 @@ def setting_words(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _kinds(arguments: argparse.Namespace) -> dict[str, str]:
-    return {part: kind for part in flags.PARTS if (kind := getattr(arguments, part)) is not None}
+    return {part: kind for part in flags.parts() if (kind := getattr(arguments, part)) is not None}
 
 
 def _own_settings(arguments: argparse.Namespace) -> list[str]:

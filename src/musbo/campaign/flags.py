@@ -7,8 +7,7 @@ the method on flags; `known_flags` therefore lists the flags of every kind of ev
 
 import difflib
 import io
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -16,65 +15,72 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import tyro
 
 from musbo.algorithms.method import Method
-from musbo.algorithms.recipes import METHODS
 from musbo.core.errors import UserError
+from musbo.core.registry import kinds, word
 
 M = TypeVar("M", bound=Method)
 CONFIG = (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
 
 
-def _word(cls: type) -> str:
-    """BestImagined -> best_imagined, SmallMLP -> small_mlp."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-
-
-def _parts(cls: type) -> Iterator[tuple[str, tuple[type, ...]]]:
+def _parts(cls: type) -> Iterator[tuple[str, dict[str, type]]]:
+    """The fields that come in kinds: their type is a protocol, and the kinds are what is stored as `field/...`."""
     for name, hint in get_type_hints(cls).items():
-        if get_args(hint) and all(is_dataclass(kind) for kind in get_args(hint)):
-            yield name, get_args(hint)
+        if getattr(hint, "_is_protocol", False) and hint is not Method:  # a campaign's method is no part of a method
+            yield name, {word: kind for word, kind in kinds(name).items() if issubclass(kind, hint)}
 
 
-PARTS: dict[str, dict[str, type]] = {}
-"""The parts that come in kinds, and their kinds by name."""
-for _cls in METHODS:
-    for _name, _kinds in _parts(_cls):
-        PARTS.setdefault(_name, {}).update({_word(kind): kind for kind in _kinds})
+def methods() -> tuple[type, ...]:
+    """The classes of all methods."""
+    return tuple(kinds("method").values())
+
+
+def parts() -> dict[str, dict[str, type]]:
+    """The parts that come in kinds, and their kinds by name."""
+    found: dict[str, dict[str, type]] = {}
+    for cls in methods():
+        for name, own in _parts(cls):
+            found.setdefault(name, {}).update(own)
+    for name, own in found.items():
+        if unfit := sorted(set(kinds(name)) - set(own)):
+            raise UserError(
+                f"{name}/{unfit[0]} is registered and lacks a method that every {name} has: compare it with "
+                f"{name}/{next(iter(own))}, and add what is missing."
+            )
+    return found
 
 
 def known_flags() -> dict[str, bool]:
     """Every flag that some method has, and whether it takes more than one word."""
-    return {flag: several for cls in METHODS for flag, several in _flags(cls, "")}
+    return {flag: several for cls in methods() for flag, several in _flags(cls, "")}
 
 
 def _flags(cls: Any, prefix: str) -> Iterator[tuple[str, bool]]:
+    own = dict(_parts(cls))
     for name, hint in get_type_hints(cls).items():
         if name not in {field.name for field in fields(cls)}:
             continue
         flag = f"{prefix}{name}".replace("_", "-")
-        kinds = [kind for kind in (hint, *get_args(hint)) if is_dataclass(kind)]
-        for kind in kinds:
+        found = own[name].values() if name in own else [k for k in (hint, *get_args(hint)) if is_dataclass(k)]
+        for kind in found:
             yield from _flags(kind, f"{flag}.")
-        if not kinds:
+        if not found:
             yield f"--{flag}", get_origin(hint) is tuple
 
 
-def with_kinds(method: M, kinds: dict[str, str]) -> M:
+def with_kinds(method: M, chosen: dict[str, str]) -> M:
     """The method with parts of these kinds; a part that is of its kind already keeps its settings."""
     own = dict(_parts(type(method)))
-    for part, kind in kinds.items():
-        if PARTS[part][kind] not in own.get(part, ()):
+    for part, kind in chosen.items():
+        if kind not in own.get(part, {}):
             raise UserError(f"this method has no --{part} {kind}: `musbo run --algo NAME --help` lists what it has.")
-    changed = {part: PARTS[part][kind] for part, kind in kinds.items()}
-    return replace(
-        method,
-        **{part: kind() for part, kind in changed.items() if not isinstance(getattr(method, part), kind)},
-    )
+    changed = {part: kind for part, kind in chosen.items() if word(getattr(method, part)) != kind}
+    return replace(method, **{part: own[part][kind]() for part, kind in changed.items()})
 
 
 def parse(method: M, words: Sequence[str]) -> M:
     """`method` with the settings that `words` change. A word that tyro cannot read ends the program with 2."""
     own = dict(_own_flags(method))
-    for flag in (word for word in words if word.startswith("--")):
+    for flag in (each for each in words if each.startswith("--")):
         if flag not in own:
             raise UserError(_misplaced(method, flag))
     return tyro.cli(type(method), default=method, args=list(words), prog="musbo run", config=CONFIG)
@@ -82,10 +88,10 @@ def parse(method: M, words: Sequence[str]) -> M:
 
 def difference(method: Method, base: Method) -> list[str]:
     """The words that turn `base` into `method`: kinds first, then the settings that differ."""
-    kinds = {name: _word(type(getattr(method, name))) for name, _ in _parts(type(method))}
-    changed = {name: kind for name, kind in kinds.items() if _word(type(getattr(base, name))) != kind}
+    own = {name: word(getattr(method, name)) for name, _ in _parts(type(method))}
+    changed = {name: kind for name, kind in own.items() if word(getattr(base, name)) != kind}
     near = dict(flat(with_kinds(base, changed)))
-    words = [word for name, kind in changed.items() for word in (f"--{name}", kind)]
+    words = [each for name, kind in changed.items() for each in (f"--{name}", kind)]
     for name, value in flat(method):
         if value != near[name]:
             values = value if isinstance(value, tuple) else (value,)
@@ -99,20 +105,32 @@ def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in parts:
-            yield prefix + field.name, _word(type(value))
+            yield prefix + field.name, word(value)
         if is_dataclass(value):
             yield from flat(value, f"{prefix}{field.name}.")
         else:
             yield prefix + field.name, value
 
 
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """What differs between two sets of settings by name, as `--name (this and that)`."""
+    both = {name: (one.get(name, "-"), other.get(name, "-")) for name in {**one, **other}}
+    shown = {name.replace("_", "-"): pair for name, pair in both.items() if pair[0] != pair[1]}
+    return [f"{name} ({before} and {now})" for name, (before, now) in shown.items()]
+
+
+def some(texts: Sequence[str], most: int = 3) -> str:
+    """The first of `texts`, and how many more there are."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
 def _misplaced(method: Method, flag: str) -> str:
     """The sentence for a flag of another kind or of another method."""
     part = flag[2:].partition(".")[0].replace("-", "_")
-    others = [word for word, cls in PARTS.get(part, {}).items() if flag in _of(cls, part)]
+    others = [name for name, cls in parts().get(part, {}).items() if flag in _of(cls, part)]
     if not others or not hasattr(method, part):
         return f"{flag} is a setting of another method: `musbo run --algo NAME --help` lists what a method has."
-    kind = _word(type(getattr(method, part)))
+    kind = word(getattr(method, part))
     return f"{flag} is a setting of --{part} {' or '.join(others)}, but here {part} is {kind}."
 
 

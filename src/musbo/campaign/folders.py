@@ -1,35 +1,29 @@
-"""The directory of a campaign: what it is told when it is created, and where everything stands."""
+"""The directory of a campaign: what it is told when it is created, and how it is opened again."""
 
-import hashlib
 import json
 import os
-import platform
 import shutil
 from collections.abc import Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import replace
 from pathlib import Path
 
-import jax
-import numpy as np
-
-import musbo
-from musbo.campaign import steps
-from musbo.campaign.ledger import LEDGER, Ledger, lock
-from musbo.campaign.settings import Campaign, fingerprint, load_task
+from musbo.campaign.events import Brought, Created
+from musbo.campaign.ledger import Ledger
+from musbo.campaign.places import LEDGER, SETTINGS, STORE, new_place
+from musbo.campaign.settings import Campaign, load_task, shape_of, task_from, task_in
 from musbo.campaign.store import Store
+from musbo.campaign.summary import read_status
+from musbo.campaign.versions import versions
 from musbo.core import serial
-from musbo.core.cores import usable_cores
 from musbo.core.durable import sync_folder, write_whole
 from musbo.core.errors import UserError
+from musbo.core.lock import lock
 from musbo.data.batch import Batch
 from musbo.data.checks import require_sound
 from musbo.data.files import batch_bytes
 from musbo.field.worlds import no_simulator
+from musbo.tasks.find import digest
 from musbo.tasks.task import Task
-
-STORE, SETTINGS = "store", "settings.json"
-SIMULATORS = ("gymnasium", "mujoco", "dm_control")
 
 
 def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None) -> None:
@@ -37,20 +31,22 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
 
     It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
     """
-    task = load_task(settings, given)
-    odd = [[finding.text for finding in require_sound(batch, task, source)] for source, batch in data]
-    if len(data) > settings.deployments:
-        raise UserError(f"{len(data)} batches were given for {settings.deployments} deployments: raise --deployments.")
+    task = load_task(settings.task, given)
+    odd = [tuple(finding.text for finding in require_sound(batch, task, origin)) for origin, batch in data]
+    if len(data) > settings.budget:
+        raise UserError(f"{len(data)} batches were given for a budget of {settings.budget}: raise --budget.")
     settings.method.require(task)
-    missing = settings.deployments - len(data)
+    missing = settings.budget - len(data)
     if missing and (reason := no_simulator(task)):
-        hint = "" if task.simulator else " Bring a batch for each with --data, or lower --deployments."
-        what = f"{missing} of {settings.deployments} deployments would have to be collected here"
+        hint = "" if task.simulator else " Bring a batch for each with --data, or lower --budget."
+        what = f"{missing} of {settings.budget} deployments would have to be collected here"
         raise UserError(f"{what}, but {reason.rstrip('.')}.{hint}")
-    record = serial.to_json(settings)  # refuses what could not be read back, before anything is written
     _require_free(folder)
     folder = folder.resolve()
-    place = folder.parent / f".{folder.name}.new"
+    source = digest(settings.task) if given is None else None
+    settings = replace(settings, task=task_from(folder, settings.task))
+    record = serial.to_json(settings)  # refuses what could not be read back, before anything is written
+    place = folder.parent / new_place(folder.name)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -63,21 +59,12 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
                 stray.unlink()
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
         store = Store(place / STORE)
-        brought = [store.put_bytes(batch_bytes(batch), ".parquet") for _, batch in data]
+        brought = tuple(
+            Brought(store.put_bytes(batch_bytes(batch), ".parquet"), origin, len(batch), texts)
+            for (origin, batch), texts in zip(data, odd, strict=True)
+        )
         with Ledger(place / LEDGER, create=True) as ledger:
-            ledger.append(
-                "created",
-                0,
-                {
-                    "settings": record,
-                    "task": fingerprint(task),
-                    "versions": versions(),
-                    "data": [
-                        {"batch": name, "source": source, "size": len(batch), "warnings": texts}
-                        for name, (source, batch), texts in zip(brought, data, odd, strict=True)
-                    ],
-                },
-            )
+            ledger.append(Created(settings, shape_of(task), versions(), brought, source))
         try:
             os.rename(place, folder)  # replaces an empty directory, and nothing else
         except OSError as error:
@@ -97,58 +84,19 @@ def _require_free(folder: Path) -> None:
 
 
 def open_settings(folder: Path) -> Campaign:
-    return settings_of(read_status(folder))
+    return read_status(folder).creation.settings
 
 
-def open_task(folder: Path, given: Task | None) -> tuple[Campaign, Task]:
-    """A run's settings and its task, which must be what the run began with."""
-    now = read_status(folder)
-    settings = settings_of(now)
-    task = load_task(settings, given)
-    if now.settings["task"] != fingerprint(task):  # type: ignore[index]
-        raise UserError(f"task {settings.task} is not what this run began with: restore it, or start a new run.")
-    return settings, task
+def open_task(folder: Path, given: Task | None) -> tuple[Created, Task]:
+    """What a run was created with, and its task, which must be what the run began with."""
+    created = read_status(folder).creation
+    task = load_task(task_in(folder, created.settings.task), given)
+    if created.task != shape_of(task):
+        raise UserError(f"task {created.settings.task} is not what this run began with: restore it, or start anew.")
+    return created, task
 
 
-def read_status(folder: Path) -> steps.Status:
-    if not (folder / LEDGER).is_file():
-        raise UserError(f"{folder} holds no run: give the directory that `musbo run` wrote (its --out).")
-    with Ledger(folder / LEDGER) as ledger:
-        return steps.status(ledger.events())
-
-
-def settings_of(status: steps.Status) -> Campaign:
-    if status.settings is None:
-        raise UserError("this run was never created completely: remove its directory and start again.")
-    return serial.from_json(status.settings["settings"])
-
-
-def versions() -> dict[str, str]:
-    """What a run was made with: what decides on its bits, and its simulators."""
-    return {
-        "musbo": f"{musbo.__version__} (source {_source()})",
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        **{name: found for name in ("jaxlib", "equinox", "optax", *SIMULATORS) if (found := _version(name))},
-        "platform": platform.platform(),
-        "device": jax.devices()[0].platform,
-        # XLA divides its loops by this number, which a cell of a study is told.
-        "cores": str(len(usable_cores())),
-    }
-
-
-@cache
-def _source() -> str:
-    """A hash of the package as it is here: between two releases the number says nothing."""
-    folder, found = Path(musbo.__file__).parent, hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        found.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
-    return found.hexdigest()[:12]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+def task_changed(folder: Path, created: Created) -> bool:
+    """Whether the source of the task is another one than when the run began."""
+    now = digest(task_in(folder, created.settings.task)) if created.task_digest else None
+    return now is not None and now != created.task_digest

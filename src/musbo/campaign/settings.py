@@ -1,44 +1,66 @@
 """What a campaign is told once, when it is created, and never changes."""
 
+import os
 import re
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 from musbo.algorithms import recipes
 from musbo.algorithms.method import Method
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.tasks.find import TASKS, find_task
 from musbo.tasks.task import Task
 
 SEEDS = 2**32  # jax.random.PRNGKey takes no more bits than that, and repeats itself beyond
 
 
+def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 called the budget `deployments` and the size of a batch `batch`."""
+    budget, batch_size = fields.pop("deployments"), fields.pop("batch")
+    return {**fields, "budget": budget, "batch_size": batch_size}
+
+
+@stored("campaign", version=2, upgrades={1: _renamed})
 @dataclass(frozen=True)
 class Campaign:
     """Task, method, budget and seed: with the data, they determine every bit of the result."""
 
     task: str
-    """As the command line takes it, a file by its absolute path; `<name>`: a Task object of a Python program."""
+    """As the command line takes it; `<name>`: a Task object of a Python program. In a run, a file is named by its path
+    from the run's directory."""
     algo: str
     preset: str
     seed: int
-    deployments: int
-    """I"""
-    batch: int
-    """B"""
+    budget: int
+    """I: deployments."""
+    batch_size: int
+    """B: transitions per deployment."""
     episodes: int
     """Evaluation episodes after every deployment."""
     method: Method
 
     def __post_init__(self) -> None:
-        if self.deployments < 1:
-            raise UserError(f"a campaign needs at least 1 deployment, not {self.deployments}.")
-        if self.batch < 2:
-            raise UserError(f"a batch needs at least 2 transitions (one to train on, one held out), not {self.batch}.")
+        if self.budget < 1:
+            raise UserError(f"a campaign needs a budget of at least 1 deployment, not {self.budget}.")
+        if self.batch_size < 2:
+            size = self.batch_size
+            raise UserError(f"a batch needs at least 2 transitions (one to train on, one held out), not {size}.")
         if self.episodes < 1:
             raise UserError(f"evaluation needs at least 1 episode, not {self.episodes}.")
         if not 0 <= self.seed < SEEDS:
             raise UserError(f"the seed must be at least 0 and below {SEEDS}, not {self.seed}.")
+
+
+class Purpose(IntEnum):
+    """What random numbers of a campaign are for; the numbers are part of what a seed means."""
+
+    BEGIN = 0
+    COLLECT = 1
+    TRAIN = 2
+    EVALUATE = 3
 
 
 def campaign(
@@ -46,63 +68,107 @@ def campaign(
     algo: str = "musbo",
     preset: recipes.Preset | None = None,
     seed: int = 0,
-    deployments: int | None = None,
-    batch: int | None = None,
+    budget: int | None = None,
+    batch_size: int | None = None,
     episodes: int | None = None,
     method: Method | None = None,
 ) -> Campaign:
     """Settings from a few words; what is not said is the preset's."""
     name = task_name(task)
     preset = preset or recipes.default_preset(name)
-    chosen = method or recipes.settings(algo, preset, name)  # refuses an unknown algorithm or preset
-    budget = recipes.budget(preset, name)
+    chosen = method or recipes.recipe(algo, preset, name)  # refuses an unknown algorithm or preset
+    scale = recipes.scale(preset, name)
     return Campaign(
         task=name,
         algo=algo,
         preset=preset,
         seed=seed,
-        deployments=budget.deployments if deployments is None else deployments,
-        batch=budget.batch if batch is None else batch,
-        episodes=budget.episodes if episodes is None else episodes,
+        budget=scale.budget if budget is None else budget,
+        batch_size=scale.batch_size if batch_size is None else batch_size,
+        episodes=scale.episodes if episodes is None else episodes,
         method=chosen,
     )
 
 
+# How a task is named
+
+
 def task_name(task: str | Task) -> str:
-    """How a campaign remembers its task: a file by its absolute path, so that a run resumes from any directory."""
+    """The name of a task while a command runs: a file by its absolute path, whatever the current directory is."""
     if isinstance(task, Task):
         ours = task.name in TASKS and find_task(task.name) == task
         return task.name if ours else f"<{task.name}>"
+    place, name = _file_and_name(task)
+    return f"{place.resolve()}:{name}" if place else task
+
+
+def task_from(folder: Path, name: str) -> str:
+    """The name of a task as it is stored in `folder`: a file by its path from there, so that both can move together."""
+    place, own = _file_and_name(name)
+    return f"{os.path.relpath(place, folder.resolve())}:{own}" if place and place.is_absolute() else name
+
+
+def task_in(folder: Path, name: str) -> str:
+    """The name of a task that is stored in `folder`, for this process."""
+    place, own = _file_and_name(name)
+    return f"{(folder.resolve() / place).resolve()}:{own}" if place else name
+
+
+def short_name(task: str) -> str:
+    """A task in names of files and directories: of `/somewhere/file.py:NAME` NAME."""
+    return slug(task.rpartition(":")[2]) or "task"
+
+
+def slug(text: str) -> str:
+    """`text` without what does not belong into the name of a file."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
+
+
+def _file_and_name(task: str) -> tuple[Path | None, str]:
     place, colon, name = task.rpartition(":")
-    return f"{Path(place).resolve()}:{name}" if colon and place.endswith(".py") else task
+    return (Path(place), name) if colon and place.endswith(".py") else (None, task)
 
 
 def default_folder(settings: Campaign) -> Path:
     """Where a run goes when nobody says: runs/<task>-<algo>-<preset>-s<seed>."""
-    task = re.sub(r"[^A-Za-z0-9._-]+", "-", settings.task.rpartition(":")[2]).strip("-") or "task"
-    return Path("runs") / f"{task}-{settings.algo}-{settings.preset}-s{settings.seed}"
+    return Path("runs") / f"{short_name(settings.task)}-{settings.algo}-{settings.preset}-s{settings.seed}"
 
 
-def fingerprint(task: Task) -> dict:
-    """What must not change between two visits to a campaign."""
-    return {
-        "obs_size": task.obs_size,
-        "act_size": task.act_size,
-        "act_low": list(task.act_low),
-        "act_high": list(task.act_high),
-        "episode_steps": task.episode_steps,
-        "reward": "learned" if task.reward == "learned" else "given",
-        "terminated": "learned" if task.terminated == "learned" else "given" if task.terminated else "never",
-    }
+@stored("campaign/task")
+@dataclass(frozen=True)
+class TaskShape:
+    """What of a task must not change between two visits to a campaign."""
+
+    obs_size: int
+    act_size: int
+    act_low: tuple[float, ...]
+    act_high: tuple[float, ...]
+    episode_steps: int
+    reward: str
+    """given or learned"""
+    terminated: str
+    """given, learned or never"""
 
 
-def load_task(settings: Campaign, given: Task | None = None) -> Task:
-    """The campaign's task, found by its name, or `given` by a Python program that has it as an object."""
+def shape_of(task: Task) -> TaskShape:
+    return TaskShape(
+        task.obs_size,
+        task.act_size,
+        tuple(task.act_low),
+        tuple(task.act_high),
+        task.episode_steps,
+        reward="learned" if task.reward == "learned" else "given",
+        terminated="learned" if task.terminated == "learned" else "given" if task.terminated else "never",
+    )
+
+
+def load_task(name: str, given: Task | None = None) -> Task:
+    """The task of this name, or `given` by a Python program that has it as an object."""
     if given is not None:
         return given
-    if settings.task.startswith("<"):
+    if name.startswith("<"):
         raise UserError(
-            f"the task {settings.task} of this run was an object of a Python program, which no name leads to: "
+            f"the task {name} of this run was an object of a Python program, which no name leads to: "
             "go on in Python with musbo.resume(folder, task=...), or name it with --task file.py:NAME."
         )
-    return find_task(settings.task)
+    return find_task(name)

@@ -46,14 +46,14 @@ def advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> in
     """Do all that is left of a run, and show what came out."""
     from rich.console import Console
 
-    from musbo.campaign import api, loop
-    from musbo.report import curve, live, tables
+    from musbo.campaign import api, runner
+    from musbo.reporting import curve, live, run_tables
 
     go_on = f"Go on with: {again('resume', arguments, folder)}"
     try:
         with live.watch(Console(stderr=True)) as observe:
             result = api.resume(folder, task=task, observe=observe, checkpoint_seconds=arguments.checkpoint_seconds)
-    except loop.Stopped:
+    except runner.Interrupted:
         print(f"musbo: stopped; everything is written down. {go_on}", file=sys.stderr)
         return INTERRUPTED
     except KeyboardInterrupt:
@@ -64,9 +64,9 @@ def advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> in
     except UserError as error:
         print(f"musbo: {error}", file=sys.stderr)
     if arguments.json:
-        print_json(result.summary)
+        print_json(result.summary.plain())
         return 0
-    console().print(*tables.tables(result.summary))
+    console().print(*run_tables.tables(result.summary))
     print(f"policy, data, metrics and learning curve: {folder}")
     print(f"a page about it: {again('report', arguments, folder)}")
     return 0

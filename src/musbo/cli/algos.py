@@ -17,7 +17,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def action(arguments: argparse.Namespace) -> int:
     from musbo.algorithms.recipes import ALGORITHMS, PRESETS
+    from musbo.core import registry
 
+    registry.load()  # other packages may bring methods of their own
     lines = {name: recipe.line for name, recipe in ALGORITHMS.items()}
     width = max(map(len, (*lines, *PRESETS)))
     for title, entries in (("methods (--algo)", lines), ("presets (--preset)", PRESETS)):

@@ -25,25 +25,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def action(arguments: argparse.Namespace) -> int:
     from musbo.campaign import api
-    from musbo.report import words
+    from musbo.reporting import words
 
-    numbers = api.evaluate(
+    found = api.evaluate(
         arguments.run, episodes=arguments.episodes, deployment=arguments.deployment, seed=arguments.seed,
         task=arguments.task,
     )  # fmt: skip
     if arguments.json:
-        _common.print_json(numbers)
+        _common.print_json(found.plain())
         return 0
+    measured = found.episodes
     print(
-        f"policy of deployment {numbers['deployment']} on {numbers['task']}: "
-        f"return {words.with_spread(numbers['return'], numbers['spread'])} "
-        f"over {words.count(numbers['episodes'], 'episode')}"
+        f"policy of deployment {found.deployment} on {found.task}: "
+        f"return {words.with_deviation(measured.mean_return, measured.deviation)} "
+        f"over {words.count(len(measured.returns), 'episode')}"
     )
-    for name, text in (
-        ("model_return", "return under the model reward"),
-        ("length", "mean length"),
-        ("speed", "speed"),
+    for value, text in (
+        (measured.model_return, "return under the model reward"),
+        (measured.mean_length, "mean length"),
+        (measured.speed, "speed"),
     ):
-        if numbers[name] is not None:
-            print(f"  {text}: {words.number(numbers[name])}")
+        if value is not None:
+            print(f"  {text}: {words.number(value)}")
     return 0

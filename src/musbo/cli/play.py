@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def action(arguments: argparse.Namespace) -> int:
     from musbo.campaign import api
-    from musbo.report import video
+    from musbo.reporting import video
 
     path = arguments.out or arguments.run / "play.gif"
     video.require_format(path)

@@ -30,23 +30,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def action(arguments: argparse.Namespace) -> int:
-    from musbo.report import gather, page, tensorboard
+    from musbo.core.plain import plain
+    from musbo.reporting.api import report
 
-    folders = arguments.folders
-    if arguments.tensorboard:
-        tensorboard.require()
-    out = arguments.out or (folders[0] / "report" if len(folders) == 1 else Path("report"))
-    material = gather.gather(folders, _scores(arguments.score))
-    written = page.write(material, out, film=not arguments.no_film)
-    if arguments.tensorboard:
-        written["tensorboard"] = tensorboard.write(material.runs, out / "tensorboard")
+    written = report(
+        *arguments.folders, out=arguments.out, scores=_scores(arguments.score), film=not arguments.no_film,
+        tensorboard_logs=arguments.tensorboard,
+    )  # fmt: skip
     if arguments.json:
-        _common.print_json(written)
+        _common.print_json(plain(written))
         return 0
-    print(f"page: {written['page']}")
-    print(f"figures: {len(written['figures'])} files, tables: {len(written['tables'])} files, in {out}")
-    if arguments.tensorboard:
-        print(f"logs: tensorboard --logdir {written['tensorboard']}")
+    print(f"page: {written.page}")
+    place = Path(written.page).parent
+    print(f"figures: {len(written.figures)} files, tables: {len(written.tables)} files, in {place}")
+    if written.tensorboard:
+        print(f"logs: tensorboard --logdir {written.tensorboard}")
     return 0
 
 

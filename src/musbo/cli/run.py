@@ -6,11 +6,11 @@ ORDER = 10
 HELP = "Run a campaign: collect, train in imagination, evaluate, repeat."
 EXAMPLES = """
   musbo run                                              the default task, pendulum
-  musbo run hopper --algo me-trpo --seed 3 --deployments 10 --batch 25000
+  musbo run hopper --algo me-trpo --seed 3 --budget 10 --batch-size 25000
   musbo run halfcheetah --label.alpha auto --trpo.delta 0.02 --updates 100
   musbo run halfcheetah --label trust --explore plain --explore.sigma 0.1
   musbo run my_task.py:TASK --preset quick --out runs/mine
-  musbo run my_task.py:TASK --data logs.parquet --deployments 1    pure offline: no simulator is needed
+  musbo run my_task.py:TASK --data logs.parquet --budget 1    pure offline: no simulator is needed
   musbo run pointmass --import my_method.py              with a method or a part of your own
   musbo run pointmass --json > result.json
 """

@@ -18,18 +18,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def action(arguments: argparse.Namespace) -> int:
-    from musbo.campaign import results
-    from musbo.report import tables, words
+    from musbo.campaign.summary import summary, whereabouts
+    from musbo.core.plain import plain
+    from musbo.reporting import run_tables, words
 
-    summary = {**results.summary(arguments.run), **results.whereabouts(arguments.run)}
+    found, where = summary(arguments.run), whereabouts(arguments.run)
     if arguments.json:
-        _common.print_json(summary)
+        _common.print_json({**found.plain(), **plain(where)})
         return 0
-    print(f"{summary['algorithm']} ({summary['preset']}) on {summary['task']}, seed {summary['seed']}")
-    spent = words.count(summary["deployments"], "deployment")
-    print(f"{summary['now']}: {words.count(summary['transitions'], 'transition')} in {spent} so far")
-    if summary["per_deployment"]:
-        _common.console().print(*tables.tables(summary))
-    if not summary["finished"]:
+    own = found.settings
+    print(f"{own.algo} ({own.preset}) on {own.task}, seed {own.seed}")
+    spent = words.count(found.deployed, "deployment")
+    print(f"{where.now}: {words.count(found.transitions, 'transition')} in {spent} so far")
+    if found.deployments:
+        _common.console().print(*run_tables.tables(found))
+    if not found.finished:
         print(f"go on with: {_imports.again('resume', arguments, arguments.run)}")
     return 0

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from musbo.cli import _common, _imports
-from musbo.core.errors import UserError
 
 ORDER = 60
 HELP = "Run methods x tasks x budgets x seeds, each a campaign."
@@ -24,7 +23,7 @@ a file:
   algos = ["musbo", "bremen"]
   seeds = [0, 1, 2]
   preset = "fast"
-  [budgets]                             # deployments and batch; what is not said is the preset's
+  [budgets]                             # deployments and batch size; what is not said is the preset's
   halfcheetah = [5, 50_000]
   [variants.musbo-hot]                  # a known method with other settings
   algo = "musbo"
@@ -33,7 +32,7 @@ a file:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from musbo.campaign.command import add_settings
+    from musbo.campaign.command import add_scale, add_settings
 
     parser.description = f"{HELP} What is done already is not run again."
     parser.usage = "%(prog)s [FILE] [--tasks ...] [--algos ...] [--seeds ...] [--out DIR] [--SETTING VALUE ...]"
@@ -44,8 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--algos", nargs="+", default=[], metavar="NAME")
     add("--seeds", nargs="+", default=[], type=int, metavar="N")
     add("--preset", metavar="NAME", help="(default: each task's own)")
-    add("--deployments", type=int, metavar="I", help="of every run (default: the preset's)")
-    add("--batch", type=int, metavar="B", help="of every run (default: the preset's)")
+    add_scale(parser, " of every run")
     add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
     add("--out", type=Path, metavar="DIR",
         help="where the study goes (default: studies/<file's name>, else studies/study)")  # fmt: skip
@@ -59,33 +57,28 @@ def action(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from musbo.campaign import command
-    from musbo.cluster import local, on_ray, plan
+    from musbo.cluster import api, local
     from musbo.cluster import study as studies
-    from musbo.report import study as shown
+    from musbo.cluster.plan import Said
+    from musbo.reporting import study as shown
 
     if arguments.list:
         for name, text in studies.ready().items():
             print(f"{name:<22}  {text}")
         return 0
-    if arguments.ray and arguments.jobs is not None:
-        raise UserError("--jobs divides the cores of this machine, and --ray runs elsewhere: give one of the two.")
-    local.share_cores(arguments.jobs)  # refuses what this machine has not, before anything is written
     out = arguments.out or Path("studies") / (Path(arguments.file).stem if arguments.file else "study")
-    said = plan.Said(
+    said = Said(
         arguments.file, tuple(arguments.tasks), tuple(arguments.algos), tuple(arguments.seeds), arguments.preset,
-        arguments.deployments, arguments.batch, command.setting_words(arguments),
+        arguments.budget, arguments.batch_size, command.setting_words(arguments),
     )  # fmt: skip
-    before, asked = studies.recorded(out), plan.asked(said, out, named=arguments.out is not None)
-    plan.require_as_before(studies.together(out, asked), out)
-    imports = _imports.handed_on(arguments.imports)
+    how = api.How(arguments.jobs, arguments.ray, tuple(_imports.handed_on(arguments.imports)))
+
+    def opened(whole: studies.Study, before: studies.Study | None) -> None:
+        print(f"musbo: {shown.opening(whole, before, out)}", file=sys.stderr)
+
     try:
-        with studies.held(out, asked) as whole:
-            print(f"musbo: {shown.opening(whole, before, out)}", file=sys.stderr)
-            with shown.watch(Console(stderr=True)) as observe:
-                if arguments.ray:
-                    seen = on_ray.run(whole, out, arguments.ray, observe, imports)
-                else:
-                    seen = local.run(whole, out, arguments.jobs, observe, imports)
+        with shown.watch(Console(stderr=True)) as observe:
+            seen = api.carry_out(said, out, arguments.out is not None, how, observe, opened)
     except KeyboardInterrupt:
         print(f"musbo: stopped. Go on with: {_again(arguments, out)}", file=sys.stderr)
         return _common.INTERRUPTED
@@ -110,7 +103,7 @@ def _again(arguments: argparse.Namespace, out: Path) -> str:
 def _row(cell: Any, progress: Any) -> dict[str, Any]:
     """One run, for `--json`."""
     return {
-        "task": cell.task, "method": cell.method.name, "deployments": cell.deployments, "batch": cell.batch,
+        "task": cell.task, "method": cell.method.name, "budget": cell.budget, "batch_size": cell.batch_size,
         "seed": cell.seed, "state": progress.state, "folder": cell.folder,
         "final_return": progress.last_return if progress.state == "done" else None,
         "reason": progress.reason or None,

@@ -38,7 +38,7 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
             os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     if os.getppid() != int(parent):  # it died before it could be watched
         sys.exit(1)
-    from musbo.campaign.ledger import LEDGER
+    from musbo.campaign.places import LEDGER
 
     brought: tuple[str, ...] = ()
     while words[0] == "--import":
@@ -57,11 +57,12 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
 
 def wait_for_lock(folder: Path) -> None:
     """Until whoever had the campaign, or was making it, is buried; then `musbo` itself says what is wrong."""
-    from musbo.campaign.ledger import lock
+    from musbo.campaign.places import new_place
     from musbo.core.errors import UserError
+    from musbo.core.lock import lock
 
     deadline = time.monotonic() + LOCK_SECONDS
-    for place in (folder.parent / f".{folder.name}.new", folder):
+    for place in (folder.parent / new_place(folder.name), folder):
         while place.is_dir() and time.monotonic() < deadline:
             try:
                 with lock(place):

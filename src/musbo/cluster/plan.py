@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from musbo.campaign import command, flags
-from musbo.campaign.folders import LEDGER, open_settings
-from musbo.campaign.settings import load_task, task_name
+from musbo.campaign.folders import open_settings
+from musbo.campaign.places import LEDGER
+from musbo.campaign.settings import load_task, task_from, task_name
 from musbo.cluster import study as studies
 from musbo.cluster.study import Cell, Study, Variant, cells
 from musbo.core.errors import UserError
@@ -22,8 +23,8 @@ class Said:
     algos: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     preset: str | None = None
-    deployments: int | None = None
-    batch: int | None = None
+    budget: int | None = None
+    batch_size: int | None = None
     settings: tuple[str, ...] = ()
     """Words for every run."""
 
@@ -48,7 +49,7 @@ def asked(said: Said, out: Path, named: bool) -> Study | None:
         chosen = _changed(replace(before, settings=()) if said.settings else before, said)
     else:
         chosen = _new(said)
-    chosen = _sized(chosen, said.deployments, said.batch)
+    chosen = _sized(chosen, said.budget, said.batch_size)
     for cell in cells(replace(chosen, seeds=chosen.seeds[:1])):  # the others differ in a number only
         _require_sound(cell, chosen.settings)
     return chosen
@@ -70,7 +71,7 @@ def _changed(study: Study, said: Said) -> Study:
     return replace(
         study, tasks=tasks, methods=methods or study.methods, seeds=said.seeds or study.seeds,
         preset=said.preset or study.preset, settings=(*study.settings, *said.settings),
-        budgets=_inherited(study, tasks, None not in (said.deployments, said.batch)),
+        budgets=_inherited(study, tasks, None not in (said.budget, said.batch_size)),
     )  # fmt: skip
 
 
@@ -82,17 +83,17 @@ def _inherited(study: Study, tasks: tuple[str, ...], sized: bool) -> tuple[tuple
     if new and any(pairs != shared for pairs in others) and not sized:
         raise UserError(
             f"the tasks of this study have budgets of their own, so {new[0]} needs one too: "
-            "give --deployments and --batch with --tasks."
+            "give --budget and --batch-size with --tasks."
         )
     return tuple((task, i, b) for task in tasks for i, b in given.get(task, shared))
 
 
-def _sized(study: Study, deployments: int | None, batch: int | None) -> Study:
-    """The study with these numbers in every budget; None: as it is."""
-    if deployments is None and batch is None:
+def _sized(study: Study, budget: int | None, batch_size: int | None) -> Study:
+    """The study with these numbers for every task; None: as it is."""
+    if budget is None and batch_size is None:
         return study
     budgets = {
-        (c.task, c.deployments if deployments is None else deployments, c.batch if batch is None else batch)
+        (c.task, c.budget if budget is None else budget, c.batch_size if batch_size is None else batch_size)
         for c in cells(study)
     }
     return replace(study, budgets=tuple(sorted(budgets)))
@@ -105,14 +106,14 @@ def _require_sound(cell: Cell, settings: tuple[str, ...]) -> None:
         if "--help" in words or "-h" in words:
             raise UserError("--help is no setting: `musbo run TASK --help` lists them.")
         chosen, arguments = command.read(words)
-        task = load_task(chosen)
+        task = load_task(chosen.task)
         chosen.method.require(task)
         if reason := no_simulator(task):
             raise UserError(reason)
-        asked = (chosen.seed, chosen.deployments, chosen.batch, chosen.algo, chosen.preset, arguments.out)
-        own = (cell.seed, cell.deployments, cell.batch, cell.method.algo, cell.preset, Path(cell.folder))
+        asked = (chosen.seed, chosen.budget, chosen.batch_size, chosen.algo, chosen.preset, arguments.out)
+        own = (cell.seed, cell.budget, cell.batch_size, cell.method.algo, cell.preset, Path(cell.folder))
         if asked != own or arguments.data:
-            what = "seed, deployments, batch, algo, preset, out and data"
+            what = "seed, budget, batch size, algo, preset, out and data"
             raise UserError(f"{what} are the study's own and cannot be among its settings.")
     except UserError as error:
         raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error
@@ -136,13 +137,11 @@ def _require_alike(study: Study, out: Path, begun: Cell, new: Cell) -> None:
         old = open_settings(out / begun.folder)
     except UserError:  # a damaged ledger is the affair of its own run, which says so when it is begun
         return
-    now = replace(command.read(new.words(out, study.settings)[1:])[0], seed=old.seed)
-    one, other = dict(flags.flat(old)), dict(flags.flat(now))
-    names = [name for name in one | other if one.get(name) != other.get(name)]
-    differs = [f"--{n.removeprefix('method.').replace('_', '-')} ({one.get(n)}, now {other.get(n)})" for n in names]
-    if differs:
-        shown = ", ".join(differs[:3]) + (f" and {len(differs) - 3} more" if len(differs) > 3 else "")
+    now, _ = command.read(new.words(out, study.settings)[1:])
+    now = replace(now, seed=old.seed, task=task_from(out / begun.folder, now.task))
+    differ = flags.differences(*({f"--{n.removeprefix('method.')}": v for n, v in flags.flat(s)} for s in (old, now)))
+    if differ:
         raise UserError(
-            f"{out / begun.folder} and {new.folder}: settings differ, so the runs cannot be averaged: {shown}. "
-            "Use the musbo that began this study, or choose another --out."
+            f"{out / begun.folder} and {new.folder}: settings differ, so the runs cannot be averaged: "
+            f"{flags.some(differ)}. Use the musbo that began this study, or choose another --out."
         )

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from musbo.campaign.folders import LEDGER
-from musbo.campaign.results import summary
+from musbo.campaign.places import LEDGER
+from musbo.campaign.summary import summary
 from musbo.cluster.study import Cell
 from musbo.core.errors import UserError
 
@@ -17,7 +17,8 @@ class Progress:
     """One cell: what is done of it. `seconds` is what its finished deployments took."""
 
     state: State
-    deployments: int = 0
+    evaluated: int = 0
+    """Deployments whose policy was measured."""
     last_return: float | None = None
     seconds: float = 0.0
     reason: str = ""
@@ -32,8 +33,8 @@ def look(out: Path, cell: Cell) -> Progress:
         found = summary(folder)
     except UserError:  # a damaged ledger is the affair of its own run, which says so when it is begun
         return Progress("unfinished")
-    state: State = "done" if found["finished"] else "unfinished"
-    return Progress(state, len(found["returns"]), found["final_return"], float(found["seconds"]))
+    state: State = "done" if found.finished else "unfinished"
+    return Progress(state, len(found.returns), found.final_return, found.seconds)
 
 
 def seconds_left(seen: dict[Cell, Progress]) -> float | None:
@@ -41,7 +42,7 @@ def seconds_left(seen: dict[Cell, Progress]) -> float | None:
 
     def pace(some: list[tuple[Cell, Progress]]) -> float | None:
         spent = sum(progress.seconds for _, progress in some)
-        done = sum(progress.deployments for _, progress in some)
+        done = sum(progress.evaluated for _, progress in some)
         return spent / done if done else None
 
     overall = pace(list(seen.items()))
@@ -51,5 +52,5 @@ def seconds_left(seen: dict[Cell, Progress]) -> float | None:
     for cell, progress in seen.items():
         if progress.state not in ("done", "failed"):
             own = pace([(other, p) for other, p in seen.items() if other.row == cell.row])
-            left += (own or overall) * (cell.deployments - progress.deployments)
+            left += (own or overall) * (cell.budget - progress.evaluated)
     return left / max(1, sum(progress.state == "running" for progress in seen.values()))

@@ -8,7 +8,7 @@ A study is described by a TOML file,
     preset = "fast"
     settings = ["--episodes", "10"]       # words that every run gets
 
-    [budgets]                             # deployments and batch per task; several pairs are several budgets
+    [budgets]                             # deployments and batch size per task; several pairs are several budgets
     halfcheetah = [[5, 50_000]]
 
     [variants.musbo-hot]                  # a method of one's own: a known one with other settings
@@ -22,23 +22,25 @@ more seeds, tasks or methods adds to it, and what has been run is not run again.
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from musbo.algorithms.recipes import PRESETS, budget, default_preset
-from musbo.campaign.ledger import lock
-from musbo.campaign.settings import task_name
+from musbo.algorithms.recipes import PRESETS, default_preset, scale
+from musbo.campaign.settings import short_name, task_from, task_in, task_name
 from musbo.core import serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
+from musbo.core.lock import lock
+from musbo.core.registry import stored
 
 RECORD = "study.json"
 
 
+@stored("study/variant")
 @dataclass(frozen=True)
 class Variant:
     """A method of a study: an algorithm and the settings that it is given."""
@@ -48,6 +50,7 @@ class Variant:
     settings: tuple[str, ...] = ()
 
 
+@stored("study")
 @dataclass(frozen=True)
 class Study:
     """What is compared, and on what."""
@@ -58,7 +61,7 @@ class Study:
     preset: str | None = None
     """None: each task's default."""
     budgets: tuple[tuple[str, int, int], ...] = ()
-    """(task, deployments, batch); a task without one has its preset's."""
+    """(task, budget, batch size); a task without one has its preset's."""
     settings: tuple[str, ...] = ()
     """Words that every run gets."""
 
@@ -84,7 +87,7 @@ class Study:
         words = [*self.tasks, *self.settings, *(w for m in self.methods for w in (m.algo, *m.settings))]
         if any(word.partition("=")[0] == "--import" for word in words):  # a file never chooses what is imported
             raise UserError("a study cannot have --import among its words: give it to `musbo study` on each call.")
-        short = [task.rpartition(":")[2] for task in self.tasks]
+        short = [short_name(task) for task in self.tasks]
         if len(set(short)) < len(short):
             raise UserError("two tasks of a study have the same name, so their runs would share a directory.")
 
@@ -95,26 +98,25 @@ class Cell:
 
     task: str
     method: Variant
-    deployments: int
-    batch: int
+    budget: int
+    batch_size: int
     seed: int
     preset: str
 
     @property
     def row(self) -> tuple[str, str, str]:
         """Task, budget, method: what seeds are repeats of."""
-        return self.task, f"{self.deployments} x {self.batch:,}", self.method.name
+        return self.task, f"{self.budget} x {self.batch_size:,}", self.method.name
 
     @property
     def folder(self) -> str:
-        task = re.sub(r"[^A-Za-z0-9._-]+", "-", self.task.rpartition(":")[2])
-        return f"{task}-{self.method.name}-{self.deployments}x{self.batch}-s{self.seed}"
+        return f"{short_name(self.task)}-{self.method.name}-{self.budget}x{self.batch_size}-s{self.seed}"
 
     def words(self, out: Path, settings: tuple[str, ...]) -> list[str]:
         """The command that begins it."""
         return [
             "run", self.task, "--algo", self.method.algo, "--preset", self.preset, "--seed", str(self.seed),
-            "--deployments", str(self.deployments), "--batch", str(self.batch), "--out", str(out / self.folder),
+            "--budget", str(self.budget), "--batch-size", str(self.batch_size), "--out", str(out / self.folder),
             *settings, *self.method.settings,
         ]  # fmt: skip
 
@@ -125,10 +127,10 @@ def cells(study: Study) -> list[Cell]:
     for seed in study.seeds:
         for task in study.tasks:
             preset: Any = study.preset or default_preset(task_name(task))
-            usual = budget(preset, task_name(task))
+            usual = scale(preset, task_name(task))
             given = [(i, b) for name, i, b in study.budgets if name == task]
-            for deployments, batch in given or [(usual.deployments, usual.batch)]:
-                every += [Cell(task, method, deployments, batch, seed, preset) for method in study.methods]
+            for budget, size in given or [(usual.budget, usual.batch_size)]:
+                every += [Cell(task, method, budget, size, seed, preset) for method in study.methods]
     return every
 
 
@@ -202,7 +204,7 @@ def _budgets(task: str, pairs: Any) -> Iterator[tuple[str, int, int]]:
     """One pair, or a list of them."""
     for pair in pairs if isinstance(pairs, list) and pairs and isinstance(pairs[0], list) else [pairs]:
         if not isinstance(pair, list) or [type(number) for number in pair] != [int, int]:
-            raise UserError(f"the budget of {task} is [deployments, batch], two whole numbers, not {pair!r}.")
+            raise UserError(f"the budget of {task} is [deployments, batch size], two whole numbers, not {pair!r}.")
         yield task_name(task), pair[0], pair[1]
 
 
@@ -233,12 +235,12 @@ def recorded(out: Path) -> Study | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; mend this, or choose another directory.") from error
+        raise UserError(f"cannot read {path}: {error.strerror}; fix this, or choose another directory.") from error
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a copy.") from error
     if not isinstance(found, Study):
         raise UserError(f"{path} describes no study: restore it from a copy.")
-    return found
+    return _with_tasks(found, lambda task: task_in(out, task))
 
 
 def together(out: Path, asked: Study | None) -> Study:
@@ -261,8 +263,15 @@ def record(out: Path, asked: Study | None) -> Study:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make {out}: {error.strerror}; choose another --out.") from error
-        write_whole(out / RECORD, json.dumps(serial.to_json(whole), indent=1).encode())
+        kept = _with_tasks(whole, lambda task: task_from(out, task))
+        write_whole(out / RECORD, json.dumps(serial.to_json(kept), indent=1).encode())
     return whole
+
+
+def _with_tasks(study: Study, named: Callable[[str], str]) -> Study:
+    """The study with its tasks named otherwise: files by their paths from its directory, so that both can move."""
+    budgets = tuple((named(task), budget, size) for task, budget, size in study.budgets)
+    return replace(study, tasks=tuple(map(named, study.tasks)), budgets=budgets)
 
 
 @contextmanager
@@ -285,7 +294,7 @@ def merge(before: Study, asked: Study) -> Study:
             raise UserError(f"this study has another method {method.name!r}. Choose another name or another --out.")
 
     def sizes(study: Study, task: str) -> set[tuple[int, int]]:
-        return {(cell.deployments, cell.batch) for cell in cells(study) if cell.task == task}
+        return {(cell.budget, cell.batch_size) for cell in cells(study) if cell.task == task}
 
     for task in set(before.tasks) & set(asked.tasks):
         if sizes(before, task) != sizes(asked, task):  # as they are run: the preset's may be written out in one of them

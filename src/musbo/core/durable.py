@@ -32,7 +32,7 @@ def write_whole(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise UserError(
-            f"cannot write {path}: {error.strerror}; nothing was changed there, so mend this and run the command again"
+            f"cannot write {path}: {error.strerror}; nothing was changed there, so fix this and run the command again"
         ) from error
 
 

@@ -2,4 +2,4 @@
 
 
 class UserError(Exception):
-    """Something the user can mend. The command line prints the message alone and exits with 2."""
+    """Something the user can fix. The command line prints the message alone and exits with 2."""

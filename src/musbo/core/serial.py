@@ -5,24 +5,24 @@ NamedTuples (the states of optax) and arrays. What JSON cannot say is tagged:
 
     (1, 2)             {"tuple": [1, 2]}
     nan, inf, -inf     {"float": "nan"}
-    Clone(noise=0.1)   {"type": "musbo.learning.start:Clone", "fields": {"noise": 0.1}}
+    Plain(sigma=0.1)   {"type": "explore/plain", "version": 1, "fields": {"sigma": 0.1}}
     an array           {"array": "policy.layers.0.weight"}, a name among the arrays
     a typed PRNG key   {"key": {"array": ...}, "impl": "threefry2x32"}
     {"type": 1}        {"dict": {"type": 1}}, only where a dict has one of these tags as a key
 
-Reading builds dataclasses and NamedTuples of `musbo` and `optax` by calling them with their fields, and nothing else:
-no pickle, so a file from a stranger cannot run code. Equal values give equal bytes, so a hash names a value.
+Reading builds what has a name in the `registry` by calling it with its fields, and nothing else: no pickle, no import
+by name, so a file from a stranger cannot run code. Fields of an older version are upgraded first. Equal values give
+equal bytes, so a hash names a value.
 Two things are not kept: the order of a dict's keys (they come back sorted, as from any JAX transformation) and JAX's
 weak types.
 """
 
 import dataclasses
 import hashlib
-import importlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,6 +32,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from musbo import __version__
+from musbo.core import formats, registry
 from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
 
@@ -39,9 +41,9 @@ JSON: TypeAlias = Any
 """What `json.loads` returns."""
 
 FORMAT = "musbo-tree"
-VERSION = 1
+VERSION = 2
+"""1 named classes by their place in the source tree; 2 names them as the registry does, with a version."""
 
-_PACKAGES = ("musbo", "optax")
 _TAGS = ("array", "dict", "float", "key", "tuple", "type")
 _DTYPES = frozenset(
     {"float64", "float32", "float16", "complex64", "bool"}
@@ -83,7 +85,8 @@ def _to_json(value: Any, arrays: dict[str, np.ndarray] | None, path: str) -> JSO
         return {"dict": plain} if any(tag in plain for tag in _TAGS) else plain
     if _is_record(type(value)):
         fields = {name: inside(name, getattr(value, name)) for name in _fields(type(value))}
-        return {"type": _class_name(type(value), path), "fields": fields}
+        entry = _entry(type(value), path)
+        return {"type": entry.name, "version": entry.version, "fields": fields}
     raise TypeError(f"cannot write a {type(value).__name__} (at {path or 'the top'}) as JSON")
 
 
@@ -124,8 +127,10 @@ def from_json(tree: JSON, arrays: Mapping[str, np.ndarray] | None = None) -> Any
             return tuple(from_json(child, arrays) for child in children)
         case {"dict": dict(plain), **rest} if not rest:
             return {key: from_json(child, arrays) for key, child in plain.items()}
-        case {"type": str(name), "fields": dict(fields), **rest} if not rest:
-            return _build(name, {key: from_json(child, arrays) for key, child in fields.items()})
+        case {"type": str(name), "version": int(version), "fields": dict(fields), **rest} if not rest:
+            return _build(name, version, {key: from_json(child, arrays) for key, child in fields.items()})
+        case {"type": str(name), "fields": dict(fields), **rest} if not rest:  # before there were versions
+            return _build(name, 1, {key: from_json(child, arrays) for key, child in fields.items()})
     if tags := [tag for tag in _TAGS if tag in tree]:
         raise UserError(f"unreadable value tagged '{tags[0]}': the file is damaged or was not written by musbo")
     return {key: from_json(child, arrays) for key, child in tree.items()}
@@ -139,20 +144,35 @@ def _get_array(name: str, arrays: Mapping[str, np.ndarray] | None) -> np.ndarray
     return jnp.array(stored) if jax.dtypes.canonicalize_dtype(stored.dtype) == stored.dtype else stored
 
 
-def _build(name: str, values: dict[str, Any]) -> Any:
-    cls = _find_class(name)
-    fields = _fields(cls)
+def _build(name: str, version: int, values: dict[str, Any]) -> Any:
+    entry = registry.find(name)
+    if entry is None:
+        raise UserError(
+            f"there is no {name!r} in musbo {__version__}: a newer musbo or another package defines it. Upgrade musbo, "
+            "or bring in what defines it with --import MODULE (from Python: import it first)"
+        )
+    if not 1 <= version <= entry.version:
+        raise UserError(
+            f"{entry.name} version {version} is not known to musbo {__version__}, which knows it up to version "
+            f"{entry.version}: upgrade musbo"
+        )
+    try:
+        for old in range(version, entry.version):
+            values = entry.upgrades[old](values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{entry.name} version {version} is damaged: {type(error).__name__}: {error}") from error
+    fields = _fields(entry.cls)
     if unknown := sorted(set(values) - set(fields)):
         raise UserError(
-            f"{name} has no field {', '.join(unknown)} (it has {', '.join(fields) or 'none'}): "
+            f"{entry.name} has no field {', '.join(unknown)} (it has {', '.join(fields) or 'none'}): "
             "correct the name, or read this with the version of musbo that wrote it"
         )
     if missing := [field for field, required in fields.items() if required and field not in values]:
         raise UserError(
-            f"{name} needs the field {', '.join(missing)}, which is not given: "
+            f"{entry.name} needs the field {', '.join(missing)}, which is not given: "
             "add it, or read this with the version of musbo that wrote it"
         )
-    return cls(**values)
+    return entry.cls(**values)
 
 
 # Classes that may be written and read
@@ -174,31 +194,14 @@ def _fields(cls: Any) -> dict[str, bool]:
     return {name: name not in cls._field_defaults for name in cls._fields}
 
 
-def _class_name(cls: type, path: str) -> str:
-    if cls.__module__.split(".")[0] not in _PACKAGES or "<locals>" in cls.__qualname__:
+def _entry(cls: type, path: str) -> registry.Entry:
+    entry = registry.entry_of(cls)
+    if entry is None:
         raise UserError(
-            f"cannot write a {cls.__module__}.{cls.__qualname__} (at {path or 'the top'}): "
-            "only classes of musbo and optax can be read back, so use one of those here"
+            f"cannot write a {cls.__module__}.{cls.__qualname__} (at {path or 'the top'}): it has no name to be found "
+            "by when it is read. Give it one with @musbo.stored('kind/name')"
         )
-    return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def _find_class(name: str) -> Callable[..., Any]:
-    module, _, qualname = name.partition(":")
-    if module.split(".")[0] not in _PACKAGES:
-        raise UserError(f"refused to build a '{name}': only classes of musbo and optax are read from files")
-    try:
-        found = importlib.import_module(module)
-        for part in qualname.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"there is no class '{name}' here: install the versions of musbo and optax that wrote this"
-        ) from error
-    # A module also holds what it imports; only a record defined there is meant.
-    if not isinstance(found, type) or found.__module__ != module or not _is_record(found):
-        raise UserError(f"refused to build a '{name}': it is not a settings or state class of musbo or optax")
-    return found
+    return entry
 
 
 # One blob, one file
@@ -207,7 +210,7 @@ def _find_class(name: str) -> Callable[..., Any]:
 def encode(value: Any) -> bytes:
     """`value` as the bytes of a safetensors file whose metadata hold its JSON."""
     arrays: dict[str, np.ndarray] = {}
-    manifest = {"format": FORMAT, "version": VERSION, "tree": to_json(value, arrays)}
+    manifest = {**formats.header(FORMAT, VERSION), "tree": to_json(value, arrays)}
     # One metadata key only: safetensors writes several in an order that changes from run to run.
     return safetensors.numpy.save(arrays, {"musbo": json.dumps(manifest, sort_keys=True, allow_nan=False)})
 
@@ -218,19 +221,13 @@ def decode(data: bytes, source: str = "the data") -> Any:
         arrays = safetensors.numpy.load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         manifest = json.loads(header["__metadata__"]["musbo"])
-        kind, version = str(manifest["format"]), int(manifest["version"])
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{source} is cut short, damaged or not a file of musbo: make or copy it again") from error
-    if kind != FORMAT:
-        raise UserError(f"{source} is a '{kind}' file, not a '{FORMAT}' one: check that it is the file you meant")
-    if version > VERSION:
-        raise UserError(
-            f"{source} was written by a newer musbo (format {version}, this one reads up to {VERSION}): upgrade musbo"
-        )
+    formats.require_known(manifest, FORMAT, VERSION, source)
     try:
         return from_json(manifest.get("tree"), arrays)
     except UserError as error:
-        raise UserError(f"{source}: {error}") from error
+        raise UserError(f"{source} (written by {manifest.get('writer', 'musbo 0.1')}): {error}") from error
 
 
 def save(path: Path, value: Any) -> None:

@@ -47,7 +47,7 @@ def require_sound(batch: Batch, task: Task, source: str) -> list[Finding]:
         more = f"\n  - and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
         raise UserError(
             f"{source} is refused as a batch of task {task.name}; nothing of it was kept. "
-            f"Mend {'this' if len(errors) == 1 else 'these'} and try again:{shown}{more}"
+            f"Fix {'this' if len(errors) == 1 else 'these'} and try again:{shown}{more}"
         )
     return found
 

@@ -18,9 +18,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int, Int32
 
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.batch import Batch
 
 
+@stored("data/dataset")
 class Dataset(eqx.Module):
     """All batches in the order of their deployments, then free rows, which are zero."""
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
+from musbo.core.formats import require_known
 from musbo.data.batch import Batch, make_batch
 
 FORMAT = "musbo-batch"
@@ -31,6 +32,7 @@ def batch_bytes(batch: Batch) -> bytes:
     columns |= {f"next_obs_{i}": column for i, column in enumerate(batch.next_obs.T)}
     columns |= {"terminated": batch.terminated, "truncated": batch.truncated}
     columns |= {"episode": batch.episode, "step": batch.step}
+    # No writer here: equal batches give equal bytes, whichever version of musbo writes them.
     header = json.dumps({"format": FORMAT, "version": VERSION}).encode()
     table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
     sink = io.BytesIO()
@@ -80,16 +82,10 @@ def _require_known_version(metadata: dict[bytes, bytes], source: str) -> None:
     if METADATA_KEY not in metadata:
         return
     try:
-        header = json.loads(metadata[METADATA_KEY])
-        name, version = header["format"], int(header["version"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{source} has a damaged format header: write the file again.") from error
-    if name != FORMAT:
-        raise UserError(f"{source} is not a batch: its header says {name!r} where {FORMAT!r} is expected.")
-    if version > VERSION:
-        raise UserError(
-            f"{source} has batch format {version}, but this musbo reads up to {VERSION}: upgrade musbo to read it."
-        )
+        found = json.loads(metadata[METADATA_KEY])
+    except ValueError:
+        found = None
+    require_known(found, FORMAT, VERSION, source)
 
 
 def _from_table(table: pa.Table, source: str) -> Batch:

@@ -10,12 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Float64
 
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, rows
 
 CONSTANT = 1e-6
 """A column whose spread is below this part of its size is constant: float32 cannot tell such a spread from rounding."""
 
 
+@stored("data/scaling")
 class Scaling(eqx.Module):
     """Statistics of the inputs [s, a] and of the target s' - s (with the reward as last column where it is learned)."""
 
@@ -29,7 +31,7 @@ class Scaling(eqx.Module):
     obs_high: Float32[Array, " obs"]
 
     def reach(self, start: Float[Array, "b obs"]) -> "Reach":
-        """How far imagination is believed: as far again beyond what was observed as that is wide, on either side.
+        """The range of states that imagination may visit: the observed range, widened by its width on either side.
 
         Where a trajectory starts counts as observed: it may be a state that a task can be reset to.
         """
@@ -39,7 +41,7 @@ class Scaling(eqx.Module):
 
 
 class Reach(eqx.Module):
-    """The states that are believed, one box for each trajectory."""
+    """The states that an imagined trajectory may visit, one box for each trajectory."""
 
     low: Float[Array, "b obs"]
     high: Float[Array, "b obs"]
@@ -48,6 +50,7 @@ class Reach(eqx.Module):
         return jnp.all((obs >= self.low) & (obs <= self.high) & jnp.isfinite(obs), axis=1)
 
 
+@stored("data/normaliser")
 class Normaliser(eqx.Module):
     """Statistics of the observations alone, for networks that see nothing else."""
 

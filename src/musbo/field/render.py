@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float, Float32, UInt8
 
 from musbo.core.errors import UserError
-from musbo.field.simulate import EVALUATE, compiled, lane_seeds
+from musbo.field.drive import compiled
+from musbo.field.simulate import Purpose, lane_seeds
 from musbo.field.worlds import DmControlLane, GymLane, LaneWorld, World, make_world
 from musbo.tasks import builtin
 from musbo.tasks.task import Task
@@ -32,7 +33,7 @@ def render(
     """The frames of one episode, one per state, the first state included."""
     world = make_world(task, 1, pictures=True)
     act_on, lane = compiled(policy), np.array([0])
-    obs = world.begin(lane_seeds(seed, EVALUATE, 0, 1))
+    obs = world.begin(lane_seeds(seed, Purpose.EVALUATE, 0, 1))
     with _painter(task, world, side) as paint:
         yield paint(obs[0])
         for _ in range(min(steps or task.episode_steps, task.episode_steps)):

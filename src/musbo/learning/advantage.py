@@ -6,6 +6,7 @@ with the baseline; only `terminated` cuts it.
 """
 
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.scaling import Normaliser
 from musbo.learning.fit import ADAM, adam
 from musbo.learning.imagine import Rollout
@@ -21,6 +23,29 @@ from musbo.models.mlp import MLP, init_mlp
 CLIP = 10.0  # of the normalised observation: an outlier must not own the regression
 
 
+@runtime_checkable
+class Value(Protocol):
+    """V: a function of features."""
+
+    def __call__(self, features: Float[Array, "n f"]) -> Float[Array, " n"]: ...
+
+
+@runtime_checkable
+class Baseline(Protocol):
+    """How V is made and fitted. A new baseline is a frozen dataclass with these methods, stored as `baseline/...`."""
+
+    def begin(self, obs_size: int, key: PRNGKeyArray) -> Value: ...
+    def fit(
+        self,
+        value: Any,
+        features: Float[Array, "n f"],
+        wanted: Float[Array, " n"],
+        live: Float[Array, " n"],
+        key: PRNGKeyArray,
+    ) -> Value: ...
+
+
+@stored("baseline/ridge")
 @dataclass(frozen=True)
 class Ridge:
     """V: ridge regression."""
@@ -52,6 +77,7 @@ class Ridge:
         return RidgeValue(jnp.where(jnp.all(jnp.isfinite(weights)), weights, value.weights))
 
 
+@stored("baseline/small_mlp")
 @dataclass(frozen=True)
 class SmallMLP:
     """V: a small MLP on the same features."""
@@ -104,9 +130,7 @@ class SmallMLP:
         return MLPValue(mlp, moments, shift, scale)
 
 
-Baseline = Ridge | SmallMLP
-
-
+@stored("value/ridge")
 class RidgeValue(eqx.Module):
     weights: Float[Array, " f"]
 
@@ -114,6 +138,7 @@ class RidgeValue(eqx.Module):
         return features @ self.weights
 
 
+@stored("value/mlp")
 class MLPValue(eqx.Module):
     mlp: MLP
     moments: object
@@ -124,9 +149,7 @@ class MLPValue(eqx.Module):
         return self.shift + self.scale * jax.vmap(self.mlp)(features)[:, 0]
 
 
-Value = RidgeValue | MLPValue
-
-
+@stored("settings/discounting")
 @dataclass(frozen=True)
 class Discounting:
     """Discount and GAE."""

@@ -22,6 +22,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.core.cores import usable_cores
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
+from musbo.learning import optimisers as optimisers  # whose states have names from here on
 
 ADAM = optax.scale_by_adam()
 
@@ -32,6 +34,7 @@ def adam(gradient: Any, moments: Any) -> tuple[Any, Any]:
         return ADAM.update(gradient, moments)
 
 
+@stored("settings/fit")
 @dataclass(frozen=True)
 class FitSettings:
     """How one ensemble is shaped and trained."""
@@ -82,6 +85,7 @@ class Objective(Protocol):
     def kernels(self, network: Any) -> tuple[Float[Array, "_ _"], ...]: ...
 
 
+@stored("state/fit")
 class FitState(eqx.Module):
     """A fit under way. Everything but `epoch` has a leading axis of members, or none for a member alone."""
 
@@ -92,6 +96,24 @@ class FitState(eqx.Module):
     waited: Int[Array, "*k"]
     active: Bool[Array, "*k"]
     epoch: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """How a fit stands after an epoch."""
+
+    number: int
+    of: int
+    """At most this many."""
+    active: int
+    """Members that go on."""
+    error: float
+    """Mean over members of the best error on held-out rows."""
+    error_per_member: tuple[float, ...]
+
+    def numbers(self) -> dict[str, Any]:
+        """What is kept of it."""
+        return {"active": self.active, "error": self.error, "error_per_member": list(self.error_per_member)}
 
 
 class Rows(eqx.Module):
@@ -219,8 +241,8 @@ def planned_epochs(settings: FitSettings, steps: int) -> int:
 
 def epochs(
     settings: FitSettings, objective: Objective, rows: Rows, state: FitState, key: PRNGKeyArray
-) -> Iterator[tuple[FitState, dict[str, Any]]]:
-    """Train until every member has stopped; yields (state, metrics) after every epoch."""
+) -> Iterator[tuple[FitState, Epoch]]:
+    """Train until every member has stopped; yields after every epoch."""
     if len(rows.train) == 0 or len(rows.heldout) == 0:
         raise UserError("a fit needs at least one training and one held-out transition: bring a larger batch.")
     batch = min(settings.batch, len(rows.train))
@@ -261,16 +283,9 @@ def epochs(
             # A worker waits for its member's last epoch only, which was handed out before: there is no deadlock.
             ahead = begin_epoch([one.result for one in under_way]) if epoch < total else []
             state = _together([one.result() for one in under_way])
-            yield (
-                state,
-                {
-                    "epoch": epoch,
-                    "epochs": total,
-                    "active": int(state.active.sum()),
-                    "error": float(jnp.mean(state.best_error)),
-                    "error_per_member": [float(e) for e in state.best_error],
-                },
-            )
+            errors = tuple(float(e) for e in state.best_error)
+            mean = float(jnp.mean(state.best_error))
+            yield state, Epoch(epoch, total, int(state.active.sum()), mean, errors)
             under_way = ahead if bool(state.active.any()) else []
     finally:
         pool.shutdown(cancel_futures=True)

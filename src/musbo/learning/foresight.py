@@ -4,6 +4,8 @@ Novelty of a batch, distance between imagined and real trajectories, and whether
 these look at what has happened and train nothing.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
@@ -37,6 +39,16 @@ def _mean_distance(x: Float64[np.ndarray, "n d"], y: Float64[np.ndarray, "m d"])
     return float(np.mean([np.linalg.norm(y - row, axis=1).mean() for row in x]))
 
 
+class Apart(NamedTuple):
+    """How far imagined trajectories are from real ones."""
+
+    energy_distance: float
+    trajectory_error: float | None
+    """Mean squared error; None where no pair has a step."""
+    imagined_steps: float
+    real_steps: float
+
+
 def trajectories_apart(
     start: Float[np.ndarray, "b obs"],
     imagined: Float[np.ndarray, "b t obs"],
@@ -45,7 +57,7 @@ def trajectories_apart(
     real_steps: Int[np.ndarray, " b"],
     mean: Float[np.ndarray, " obs"],
     std: Float[np.ndarray, " obs"],
-) -> dict[str, float | None]:
+) -> Apart:
     """Energy distance and mean squared error between imagined and real trajectories from the same start states.
 
     In units of `std`. The squared error of a pair is taken as far as the shorter of the two reaches; None where no pair
@@ -58,12 +70,12 @@ def trajectories_apart(
         for i, n in enumerate(steps):
             part[i, n:] = part[i, n - 1] if n else first[i]
     both = np.arange(t) < np.minimum(imagined_steps, real_steps)[:, None]
-    return {
-        "energy_distance": energy_distance(x.reshape(b, -1), y.reshape(b, -1)),
-        "trajectory_mse": float(np.mean((x - y)[both] ** 2)) if both.any() else None,
-        "imagined_steps": float(imagined_steps.mean()),
-        "real_steps": float(real_steps.mean()),
-    }
+    return Apart(
+        energy_distance(x.reshape(b, -1), y.reshape(b, -1)),
+        float(np.mean((x - y)[both] ** 2)) if both.any() else None,
+        float(imagined_steps.mean()),
+        float(real_steps.mean()),
+    )
 
 
 def rank_correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.core.cores import side_by_side
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.scaling import Reach, Scaling
 from musbo.models.dynamics import Dynamics, step
 from musbo.models.mlp import MLP, count, member
@@ -23,6 +24,7 @@ from musbo.models.policy import Policy
 from musbo.tasks.task import Task
 
 
+@stored("settings/imagine")
 @dataclass(frozen=True)
 class Imagine:
     """Imagined trajectories per TRPO update."""

@@ -3,17 +3,24 @@
 `Disagreement` is the paper's coefficient, U(s, a) = exp(-alpha || s'_a - s'_b ||_1) for two members a != b of the
 labeler (eq. 5). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread
 of U inside a batch matters. `Penalty` lowers the reward instead.
+
+A new label is a frozen dataclass with the two methods of `Label`, stored as `label/...`. Besides the rollout it returns
+signals, numbers of every imagined step by names of its own; their quantiles come back to `findings`, which says what
+they are.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from musbo.core.diagnostics import NEARLY_CONSTANT, Caution, Diagnostic, Findings, Quantiles, finite
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.learning.imagine import Rollout
 from musbo.models import labeler
 from musbo.models.labeler import Labeler, member_means, pair_distances
@@ -22,17 +29,41 @@ from musbo.models.probabilistic import Probabilistic
 from musbo.models.stochastic import Stochastic, largest_spread
 
 BLOCK = 1000  # rows per pass through the labeler
+SERIES = "improve"  # the stage whose metrics have the quantiles of the signals, update by update
+
+Signals: TypeAlias = dict[str, Float[Array, "t b"]]
+"""Numbers of every imagined step, by name."""
+Seen: TypeAlias = Mapping[str, Quantiles | None]
+"""Their quantiles over the steps that exist."""
 
 
+@runtime_checkable
+class Label(Protocol):
+    """How far imagination is trusted: a function Rollout -> Rollout."""
+
+    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Signals]:
+        """The rollout with its weights, rewards or ends changed, and the label's signals."""
+        ...
+
+    def findings(self, judge: Labeler, seen: Seen) -> Findings:
+        """What the signals of an update show."""
+        ...
+
+
+@stored("label/trust")
 @dataclass(frozen=True)
 class Trust:
-    """U = 1: imagination is believed as it is (BREMEN, ME-TRPO, and MUSBO's ablation `collection`)."""
+    """U = 1: every imagined step has the same weight (BREMEN, ME-TRPO, and MUSBO's ablation `collection`)."""
 
-    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Float[Array, "t b"]]:
+    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Signals]:
         """The rollout unchanged, and the disagreement of one random pair for the log."""
-        return rollout, disagreement("batch", "mean", rollout, judge, key)
+        return rollout, {"disagreement": disagreement("batch", "mean", rollout, judge, key)}
+
+    def findings(self, judge: Labeler, seen: Seen) -> Findings:
+        return Findings((disagreement_shown(seen["disagreement"]),))
 
 
+@stored("label/disagreement")
 @dataclass(frozen=True)
 class Disagreement:
     """U, the uncertainty coefficient."""
@@ -48,17 +79,53 @@ class Disagreement:
         if self.alpha != "auto" and not self.alpha >= 0:
             raise UserError(f"alpha must be at least 0 or auto, not {self.alpha}.")
 
-    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Float[Array, "t b"]]:
+    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Signals]:
         """The rollout weighted by U, and the disagreement behind it."""
         distance = disagreement(self.pairs, self.prediction, rollout, judge, key)
         U = jnp.exp(-temperature(self, judge) * distance)
         # Where the judge itself has left the range of numbers, nothing is trusted.
-        return replace(rollout, weight=jnp.where(jnp.isfinite(distance), U, 0.0)), distance
+        U = jnp.where(jnp.isfinite(distance), U, 0.0)
+        return replace(rollout, weight=U), {"U": U, "disagreement": distance}
+
+    def findings(self, judge: Labeler, seen: Seen) -> Findings:
+        return coefficient_findings(seen["U"], seen["disagreement"], float(temperature(self, judge)))
 
 
-Label = Trust | Disagreement
+def coefficient_findings(U: Quantiles | None, apart: Quantiles | None, alpha: float) -> Findings:
+    """What is shown of the uncertainty coefficient."""
+    shown = (
+        Diagnostic(
+            "U",
+            U,
+            "uncertainty coefficient U",
+            "How far imagined steps are trusted, over the steps of an update: 1 is wholly.",
+            column="U at\n10/50/90 %",
+            series=SERIES,
+        ),
+        disagreement_shown(apart),
+        Diagnostic("alpha", finite(alpha), "temperature alpha", "The temperature of U = exp(-alpha disagreement)."),
+    )
+    if U is None or U.range >= NEARLY_CONSTANT:
+        return Findings(shown)
+    text = (
+        f"the coefficient is inert (range {U.range:.2g}: U from {U.low:.3f} to {U.high:.3f}), "
+        "so this is nearly U = 1; raise --label.alpha, or set it to auto"
+    )
+    return Findings(shown, (Caution("inert", text),))
 
 
+def disagreement_shown(apart: Quantiles | None) -> Diagnostic:
+    return Diagnostic(
+        "disagreement",
+        apart,
+        "disagreement of the labeler",
+        "L1 distance between the next states that two members predict, over the imagined steps of an update.",
+        unit="units of the state",
+        series=SERIES,
+    )
+
+
+@stored("settings/penalty")
 @dataclass(frozen=True)
 class Penalty:
     """A price on doubt: the reward is lowered where a stochastic model is unsure (MOPO)."""
@@ -76,6 +143,26 @@ class Penalty:
         spread = largest_spread(model, rollout.obs.reshape(t * b, -1), rollout.executed.reshape(t * b, -1))
         price = self.coefficient * spread.reshape(t, b)
         return replace(rollout, reward=rollout.reward - price, live=rollout.live & jnp.isfinite(price)), price
+
+
+def penalty_findings(paid: Quantiles | None) -> Findings:
+    """What is shown of the price that imagined steps paid."""
+    shown = Diagnostic(
+        "penalty",
+        paid,
+        "penalty on doubt",
+        "What the reward of imagined steps is lowered by, over the newest branches.",
+        unit="units of the reward",
+        column="penalty at\n10/50/90 %",
+        series="learn",
+    )
+    if paid is None or paid.high <= 0 or paid.range >= NEARLY_CONSTANT * paid.high:
+        return Findings((shown,))
+    text = (
+        f"the penalty is nearly the same everywhere (from {paid.low:.3g} to {paid.high:.3g}), so it charges "
+        "for every step and not for doubt; fit longer (--dynamics.max-steps)"
+    )
+    return Findings((shown,), (Caution("flat penalty", text),))
 
 
 def temperature(settings: Disagreement, judge: Labeler) -> Float[Array, ""]:

@@ -5,10 +5,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset
 from musbo.models.frame import Frame
 
 
+@stored("state/transitions")
 class Transitions(eqx.Module):
     """Rows as the networks see them: normalised observations, actions as shares of the half-range."""
 
@@ -19,6 +21,7 @@ class Transitions(eqx.Module):
     goes_on: Float[Array, " n"]
 
 
+@stored("state/replay")
 class Replay(eqx.Module):
     """Slots of equal size one after the other, in each of which the first n rows count.
 

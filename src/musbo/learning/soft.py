@@ -10,9 +10,9 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.learning.fit import ADAM, adam
 from musbo.learning.replay import Replay, Transitions
 from musbo.models import support
@@ -33,6 +34,7 @@ A = Float[Array, "n act"]
 Q = Callable[[X, A], Float[Array, "2 n"]]
 
 
+@stored("settings/soft")
 @dataclass(frozen=True)
 class SoftSettings:
     """Networks and optimisation that the regularisers share."""
@@ -57,6 +59,36 @@ class SoftSettings:
             raise UserError("an actor-critic needs a learning rate above 0, gamma in [0, 1) and tau in (0, 1].")
 
 
+@runtime_checkable
+class Regulariser(Protocol):
+    """What keeps the actor where the critics have seen data. Stored as `regulariser/...`."""
+
+    def clones(self) -> bool:
+        """Whether it needs the behaviour of the newest batch, cloned."""
+        ...
+
+    def narrower(self, width: int) -> "Regulariser":
+        """With networks of its own of this width, where it has any."""
+        ...
+
+    def begin(self, settings: SoftSettings, obs: int, act: int, key: PRNGKeyArray) -> Any:
+        """What it trains: `parts`."""
+        ...
+
+    def value(self, parts: Any, slow: Any, q: Q, behaviour: MLP | None, x: X, key: PRNGKeyArray) -> Array:
+        """V(s)."""
+        ...
+
+    def loss(self, parts: Any, q: Q, behaviour: MLP | None, x: X, taken: A, key: PRNGKeyArray) -> Array:
+        """What the actor minimises."""
+        ...
+
+    def policy(self, parts: Any, critics: MLP, frame: Frame) -> GaussianPolicy | SupportPolicy:
+        """The deterministic policy that is handed over."""
+        ...
+
+
+@stored("networks/entropic")
 class Entropic(eqx.Module):
     """What Entropy trains."""
 
@@ -64,9 +96,16 @@ class Entropic(eqx.Module):
     log_alpha: Float[Array, ""]
 
 
+@stored("regulariser/entropy")
 @dataclass(frozen=True)
 class Entropy:
     """Reward for entropy (SAC)."""
+
+    def clones(self) -> bool:
+        return False
+
+    def narrower(self, width: int) -> "Entropy":
+        return self
 
     def begin(self, settings: SoftSettings, obs: int, act: int, key: PRNGKeyArray) -> Entropic:
         return Entropic(_actor(settings, obs, act, key), jnp.zeros(()))
@@ -85,6 +124,7 @@ class Entropy:
         return GaussianPolicy(parts.actor, frame)
 
 
+@stored("regulariser/nearness")
 @dataclass(frozen=True)
 class Nearness:
     """Cost for leaving the behaviour that made the newest batch (BRAC, value penalty, KL)."""
@@ -95,6 +135,12 @@ class Nearness:
     def __post_init__(self) -> None:
         if not self.coefficient >= 0:
             raise UserError(f"the coefficient of nearness must be at least 0, not {self.coefficient}.")
+
+    def clones(self) -> bool:
+        return True
+
+    def narrower(self, width: int) -> "Nearness":
+        return self
 
     def begin(self, settings: SoftSettings, obs: int, act: int, key: PRNGKeyArray) -> MLP:
         return _actor(settings, obs, act, key)
@@ -114,6 +160,7 @@ class Nearness:
         return GaussianPolicy(parts, frame)
 
 
+@stored("regulariser/support")
 @dataclass(frozen=True)
 class Support:
     """Only actions that a generative model of the data proposes (BCQ)."""
@@ -132,6 +179,13 @@ class Support:
             raise UserError(
                 "support needs reach >= 0, candidates >= 1, caution in [0, 1] and a generator of size >= 1."
             )
+
+    def clones(self) -> bool:
+        return False
+
+    def narrower(self, width: int) -> "Support":
+        # The generator is applied to ten candidates per row: of BCQ's width it would cost ten times the rest.
+        return replace(self, generator=(width, width))
 
     def begin(self, settings: SoftSettings, obs: int, act: int, key: PRNGKeyArray) -> support.Support:
         k_encoder, k_decoder, k_nudge = jax.random.split(key, 3)
@@ -169,9 +223,6 @@ class Support:
         return SupportPolicy(parts, critics, fixed, frame, self.reach)
 
 
-Regulariser = Entropy | Nearness | Support
-
-
 def _actor(settings: SoftSettings, obs: int, act: int, key: PRNGKeyArray) -> MLP:
     return init_mlp(key, (obs, *settings.actor, 2 * act), "relu", last_gain=0.01)
 
@@ -180,6 +231,7 @@ def _latent(parts: support.Support) -> int:
     return parts.encoder.biases[-1].shape[0] // 2
 
 
+@stored("state/soft")
 class Soft(eqx.Module):
     """Actor parts and twin critics, their slow copies and their optimiser's moments."""
 
@@ -238,7 +290,7 @@ def soft_step(
         twin(soft.slow_critics),
         behaviour,
         rows.next_x,
-        k_value,  # type: ignore[arg-type]
+        k_value,
     )
     wanted = rows.reward + settings.gamma * rows.goes_on * after
 

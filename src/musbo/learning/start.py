@@ -2,29 +2,66 @@
 
 `Clone` fits the policy to the newest batch by behaviour cloning, beginning from the policy that collected it;
 `Continue` takes that policy as it is. The reference policy enters only through this start and the trust region.
+A new start is a frozen dataclass with the three methods of `Start`, stored as `start/...`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from musbo.core.diagnostics import Stage
+from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, rows
 from musbo.learning import fit
-from musbo.learning.fit import FitSettings, FitState, Rows
+from musbo.learning.fit import Epoch, FitSettings, FitState, Rows
 from musbo.models.mlp import MLP, member
 from musbo.models.policy import Policy
 
+STAGE = "start"
 
+
+@runtime_checkable
+class Start(Protocol):
+    """How the first policy of an optimisation is made from the newest batch and the policy that collected it."""
+
+    def stages(self) -> tuple[Stage, ...]:
+        """What it does that takes time; nothing where there is nothing to fit."""
+        ...
+
+    def begin(
+        self, data: Dataset, policy: Policy, work: FitState | None, key: PRNGKeyArray
+    ) -> Iterator[tuple[FitState, Epoch]]:
+        """Do it, going on from `work` where there is some; yields after every epoch."""
+        ...
+
+    def policy(self, policy: Policy, work: FitState | None) -> Policy:
+        """The policy that optimisation starts from, after the last `work`."""
+        ...
+
+
+@stored("start/continue")
 @dataclass(frozen=True)
 class Continue:
     """Start from the policy that collected the newest batch (the pseudo-code's wording; ME-TRPO)."""
 
+    def stages(self) -> tuple[Stage, ...]:
+        return ()
 
+    def begin(
+        self, data: Dataset, policy: Policy, work: FitState | None, key: PRNGKeyArray
+    ) -> Iterator[tuple[FitState, Epoch]]:
+        return iter(())
+
+    def policy(self, policy: Policy, work: FitState | None) -> Policy:
+        return policy
+
+
+@stored("start/clone")
 @dataclass(frozen=True)
 class Clone:
     """Start from behaviour cloning of the newest batch (appendix F; BREMEN)."""
@@ -51,8 +88,17 @@ class Clone:
             l2=0.0,
         )
 
+    def stages(self) -> tuple[Stage, ...]:
+        return (Stage(STAGE, "cloning the collector"),)
 
-Start = Continue | Clone
+    def begin(
+        self, data: Dataset, policy: Policy, work: FitState | None, key: PRNGKeyArray
+    ) -> Iterator[tuple[FitState, Epoch]]:
+        work = work or fit.begin(jax.tree.map(lambda leaf: leaf[None], policy.mlp))
+        return fit.epochs(self.as_fit(), ActionError(), clone_rows(data, policy), work, key)
+
+    def policy(self, policy: Policy, work: FitState | None) -> Policy:
+        return policy if work is None else replace(policy, mlp=member(work.best, 0))
 
 
 @dataclass(frozen=True)
@@ -69,24 +115,9 @@ class ActionError:
         return ()
 
 
-def begin(policy: Policy) -> FitState:
-    return fit.begin(jax.tree.map(lambda leaf: leaf[None], policy.mlp))
-
-
 def clone_rows(data: Dataset, policy: Policy) -> Rows:
     x = (data.obs - policy.normaliser.mean[None]) / policy.normaliser.std[None]
     y = (data.act - policy.centre[None]) / policy.half_range[None]
     deployment, heldout = np.asarray(data.deployment), np.asarray(data.heldout)
     newest = np.asarray(data.live) & (deployment == deployment.max())
     return Rows(x, y, rows(newest & ~heldout), rows(newest & heldout))
-
-
-def clone(
-    settings: Clone, data: Dataset, policy: Policy, state: FitState, key: PRNGKeyArray
-) -> Iterator[tuple[FitState, dict[str, Any]]]:
-    """Behaviour cloning on the newest batch; yields after every epoch."""
-    return fit.epochs(settings.as_fit(), ActionError(), clone_rows(data, policy), state, key)
-
-
-def cloned(policy: Policy, state: FitState) -> Policy:
-    return replace(policy, mlp=member(state.best, 0))

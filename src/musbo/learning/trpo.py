@@ -17,9 +17,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.models.policy import Policy
 
 
+@stored("settings/trpo")
 @dataclass(frozen=True)
 class TRPO:
     """The trust-region step."""

@@ -1,66 +1,47 @@
 """Actors: what goes into the field. An actor maps observations to executed actions, one row per lane.
 
-`Seeking` is the paper's low-support behaviour (eq. 16),
-
-    a = clip(tanh(mu(s)) + eps_const + eps_zeta),   eps_const ~ N(0, sigma^2),   eps_zeta ~ N(0, zeta(s, a)^2),
-
-where zeta grows with the labeler's doubt about the tentative action tanh(mu(s)) + eps_const. `Plain` adds constant
-noise only; `Uniform` is the first deployment.
+Beside an action it gives a number, its signal: how far it explores there, say. What that number is, the actor's
+findings tell. Actors that explore around a policy are made by `learning/explore.py`.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from musbo.core.errors import UserError
+from musbo.core.diagnostics import NOTHING, Findings
 from musbo.models.gaussian import GaussianPolicy
-from musbo.models.labeler import Labeler, doubt, member_means
-from musbo.models.policy import Policy
 from musbo.models.support import SupportPolicy
+from musbo.tasks.task import Task
 
-Act = Float[Array, "b act"]
-Obs = Float[Array, "b obs"]
-
-
-@dataclass(frozen=True)
-class Plain:
-    """Constant Gaussian noise around the policy's mean."""
-
-    sigma: float = 0.1
-    """Standard deviation, as a share of the action half-range (BREMEN: 0.1)."""
-
-    def __post_init__(self) -> None:
-        if not self.sigma >= 0:
-            raise UserError(f"exploration sigma must be at least 0, not {self.sigma}.")
+Act: TypeAlias = Float[Array, "b act"]
+Obs: TypeAlias = Float[Array, "b obs"]
+Signal: TypeAlias = Float[Array, " b"]
 
 
-@dataclass(frozen=True)
-class Seeking:
-    """Noise that grows where the labeler is in doubt (eq. 16)."""
+@runtime_checkable
+class Actor(Protocol):
+    """What can go into the field: a pytree with pure methods that are batched over lanes.
 
-    sigma: float = 0.01
-    """Standard deviation of eps_const, as a share of the half-range (paper: 0.01, searched over 0.01, 0.05, 0.1)."""
-    zeta: Literal["disagreement", "lagged", "oracle"] = "disagreement"
-    """zeta: the labeler's largest disagreement now, its error on the last step, or (simulators only) its true error."""
-    zeta_scale: Literal["relative", "raw"] = "relative"
-    """zeta_max * min(1, d / d95) with d95 from held-out data; or the paper's d itself, capped at zeta_max."""
-    zeta_max: float | None = 0.3
-    """Largest zeta, as a share of the half-range; `None`: no cap (with `raw`)."""
-    pooled: bool = False
-    """A control that does not seek: all lanes get the mean of their zetas, noise of the same mean size everywhere."""
+    With `needs_oracle` it also has tentative(obs, key) -> act and act_oracle(obs, tentative, next_obs, key) ->
+    (act, signal).
+    """
 
-    def __post_init__(self) -> None:
-        if not self.sigma >= 0 or (self.zeta_max is not None and not self.zeta_max > 0):
-            raise UserError("exploration needs sigma of at least 0 and zeta_max above 0 or none.")
-        if self.zeta_max is None and self.zeta_scale == "relative":
-            raise UserError("zeta_scale relative needs a zeta_max: give one, or choose zeta_scale raw.")
+    @property
+    def needs_oracle(self) -> bool: ...
 
+    def act(
+        self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
+    ) -> tuple[Act, Signal]:
+        """The executed action, inside the bounds, and the actor's signal."""
+        ...
 
-Explore = Plain | Seeking
+    def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
+        """What the signals of a batch show; `alone` is the share of its steps whose lane was the only one in step."""
+        ...
 
 
 class UniformActor(eqx.Module):
@@ -72,66 +53,18 @@ class UniformActor(eqx.Module):
 
     def act(
         self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
-    ) -> tuple[Act, Float[Array, " b"]]:
+    ) -> tuple[Act, Signal]:
         b = obs.shape[0]
         share = jax.random.uniform(key, (b, self.low.shape[0]))
         return self.low[None] + share * (self.high - self.low)[None], jnp.zeros(b)
 
-
-class PlainActor(eqx.Module):
-    """The policy's mean with constant noise."""
-
-    policy: Policy
-    settings: Plain = eqx.field(static=True)
-    needs_oracle: bool = eqx.field(static=True, default=False)
-
-    def act(
-        self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
-    ) -> tuple[Act, Float[Array, " b"]]:
-        noise = self.settings.sigma * jax.random.normal(key, (obs.shape[0], self.policy.centre.shape[0]))
-        mean = jax.vmap(self.policy.mean)(obs)
-        return self.policy.clip(mean + self.policy.half_range[None] * noise), jnp.zeros(obs.shape[0])
+    def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
+        return NOTHING
 
 
-class SeekingActor(eqx.Module):
-    """Eq. 16. zeta is reported as a share of the action half-range."""
-
-    policy: Policy
-    labeler: Labeler
-    settings: Seeking = eqx.field(static=True)
-    needs_oracle: bool = eqx.field(static=True, default=False)
-
-    def tentative(self, obs: Obs, key: PRNGKeyArray) -> Act:
-        """tanh(mu(s)) + eps_const, before clipping."""
-        noise = self.settings.sigma * jax.random.normal(key, (obs.shape[0], self.policy.centre.shape[0]))
-        return jax.vmap(self.policy.mean)(obs) + self.policy.half_range[None] * noise
-
-    def act(
-        self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
-    ) -> tuple[Act, Float[Array, " b"]]:
-        k_const, k_zeta = jax.random.split(key)
-        tentative = self.tentative(obs, k_const)
-        if self.settings.zeta == "lagged":
-            error = largest_error(self.labeler, previous_obs, previous_act, obs)
-            distance = jnp.where(has_previous, error, 0.0)
-        else:
-            distance = doubt(self.labeler, obs, self.policy.clip(tentative))
-        return self._finish(tentative, distance, k_zeta)
-
-    def act_oracle(self, obs: Obs, tentative: Act, next_obs: Obs, key: PRNGKeyArray) -> tuple[Act, Float[Array, " b"]]:
-        """With the true next state of the tentative action at hand (a copy of the simulator was asked)."""
-        return self._finish(tentative, largest_error(self.labeler, obs, self.policy.clip(tentative), next_obs), key)
-
-    def _finish(
-        self, tentative: Act, distance: Float[Array, " b"], key: PRNGKeyArray
-    ) -> tuple[Act, Float[Array, " b"]]:
-        levels = self.labeler.levels
-        ordinary = levels.spread_p95 if self.settings.zeta == "disagreement" else levels.error_p95
-        zeta = exploration_scale(self.settings, distance, ordinary)
-        if self.settings.pooled:
-            zeta = jnp.full_like(zeta, jnp.mean(zeta))
-        noise = zeta[:, None] * jax.random.normal(key, tentative.shape)
-        return self.policy.clip(tentative + self.policy.half_range[None] * noise), zeta
+def uniform(task: Task) -> UniformActor:
+    """Uniformly random actions of a task."""
+    return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
 
 
 class SampleActor(eqx.Module):
@@ -142,30 +75,8 @@ class SampleActor(eqx.Module):
 
     def act(
         self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
-    ) -> tuple[Act, Float[Array, " b"]]:
+    ) -> tuple[Act, Signal]:
         return self.policy.draw(obs, key), jnp.zeros(obs.shape[0])
 
-
-Actor = UniformActor | PlainActor | SeekingActor | SampleActor
-
-
-def exploration_scale(
-    settings: Seeking, distance: Float[Array, " b"], ordinary: Float[Array, ""]
-) -> Float[Array, " b"]:
-    """zeta, as a share of the action half-range."""
-    if settings.zeta_scale == "raw":
-        return distance if settings.zeta_max is None else jnp.minimum(distance, settings.zeta_max)
-    assert settings.zeta_max is not None  # refused when the settings were made
-    return settings.zeta_max * jnp.minimum(1.0, distance / jnp.maximum(ordinary, 1e-12))
-
-
-def largest_error(labeler: Labeler, obs: Obs, act: Act, next_obs: Obs) -> Float[Array, " b"]:
-    """max over members of || s' - s'_i ||_1: the paper's formula for zeta."""
-    means = member_means(labeler.members, labeler.scaling, obs, act)
-    return jnp.max(jnp.sum(jnp.abs(means - next_obs[None]), axis=2), axis=0)
-
-
-def make_actor(explore: Explore, policy: Policy, labeler: Labeler) -> Actor:
-    if isinstance(explore, Plain):
-        return PlainActor(policy, explore)
-    return SeekingActor(policy, labeler, explore, needs_oracle=explore.zeta == "oracle")
+    def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
+        return NOTHING

@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from musbo.core.registry import stored
 from musbo.data.scaling import Scaling
 from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
 from musbo.tasks.task import Task
 
 
+@stored("networks/dynamics")
 class Dynamics(eqx.Module):
     """M: `members` has a leading axis of N; the scaling is part of the model and travels with it."""
 

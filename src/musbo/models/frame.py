@@ -6,10 +6,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from musbo.core.registry import stored
 from musbo.data.scaling import Normaliser
 from musbo.tasks.task import Task
 
 
+@stored("networks/frame")
 class Frame(eqx.Module):
     """Raw observations in, raw actions out; in between, standard units and shares of the action's half-range."""
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from musbo.core.registry import stored
 from musbo.models.frame import Frame
 from musbo.models.mlp import MLP
 
@@ -64,6 +65,7 @@ def _log_density(
     return jnp.sum(normal - squash, axis=1)
 
 
+@stored("policy/gaussian")
 class GaussianPolicy(eqx.Module):
     """The policy with its frame: its mean is evaluated and handed over, samples of it collect."""
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from musbo.core.registry import stored
 from musbo.data.scaling import Scaling
 from musbo.models.dynamics import inputs, stacked_inputs
 from musbo.models.mlp import affine_outputs, rescale_inputs
@@ -16,6 +17,7 @@ from musbo.models.probabilistic import Probabilistic, init_probabilistic
 from musbo.tasks.task import Task
 
 
+@stored("networks/levels")
 class Levels(eqx.Module):
     """What is ordinary on held-out data: the yardsticks of `alpha = auto` and of the relative zeta."""
 
@@ -25,6 +27,7 @@ class Levels(eqx.Module):
     pair_mean: Float[Array, ""]  # mean disagreement of a random pair
 
 
+@stored("networks/labeler")
 class Labeler(eqx.Module):
     """P: `members` has a leading axis of K."""
 

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from musbo.core.registry import stored
+
 T = TypeVar("T")
 
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
@@ -17,6 +19,7 @@ ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
 GAINS = {"relu": 2.0, "silu": 2.0, "tanh": 1.0}
 
 
+@stored("networks/mlp")
 class MLP(eqx.Module):
     """Affine layers with one activation between them; the last layer is linear."""
 

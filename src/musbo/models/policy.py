@@ -15,12 +15,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.core.errors import UserError
+from musbo.core.registry import stored
 from musbo.data.scaling import Normaliser
 from musbo.models.frame import Frame
 from musbo.models.mlp import MLP, init_mlp, rescale_inputs
 from musbo.tasks.task import Task
 
 
+@stored("settings/policy")
 @dataclass(frozen=True)
 class PolicySettings:
     """pi: shape and noise of the policy."""
@@ -41,6 +43,7 @@ class PolicySettings:
             raise UserError(f"policy hidden layers must be positive sizes, not {self.hidden}.")
 
 
+@stored("policy/squashed")
 class Policy(eqx.Module):
     """pi: mean(s) = centre + half_range * tanh(mlp(normalised s)); log_sigma is per action, in action units."""
 

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from musbo.core.registry import stored
 from musbo.models.mlp import MLP, init_mlp
 
 
+@stored("networks/probabilistic")
 class Probabilistic(eqx.Module):
     """One probabilistic network: its MLP ends in [mean, raw log-variance]."""
 

@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from musbo.core.registry import stored
 from musbo.data.scaling import Scaling
 from musbo.models.dynamics import inputs
 from musbo.models.probabilistic import Probabilistic
 from musbo.tasks.task import Task
 
 
+@stored("networks/stochastic")
 class Stochastic(eqx.Module):
     """All members judge; only the elites, best on held-out data, move the imagined world."""
 

@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from musbo.core.registry import stored
 from musbo.models.frame import Frame
 from musbo.models.mlp import MLP, member
 
 LATENT_CLIP = 0.5  # where actions are generated, z is kept where the data's actions lie (Fujimoto et al.)
 
 
+@stored("networks/support")
 class Support(eqx.Module):
     """The generative model of the data's actions, and the perturbation."""
 
@@ -40,6 +42,7 @@ def q_value(critic: MLP, x: Float[Array, "n obs"], share: Float[Array, "n act"])
     return jax.vmap(critic)(jnp.concatenate([x, share], axis=1))[:, 0]
 
 
+@stored("policy/support")
 class SupportPolicy(eqx.Module):
     """The best of some candidates. Evaluated with latents that were drawn once, so that it is deterministic."""
 

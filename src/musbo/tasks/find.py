@@ -1,7 +1,10 @@
 """From a name on the command line to a Task: a task of ours, or one's own in a module or a file."""
 
 import difflib
+import hashlib
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from musbo.core.errors import UserError
@@ -59,6 +62,18 @@ def find_task(name: str) -> Task:
     if not isinstance(task, Task):
         raise UserError(f"{name} is a {type(task).__name__}; it must be a musbo Task or a function that returns one.")
     return task
+
+
+def digest(name: str) -> str | None:
+    """SHA-256 of the source of a task of one's own; None for a task of ours, and where there is no source file."""
+    place, colon, _ = name.rpartition(":")
+    if not colon:
+        return None
+    if not place.endswith(".py"):
+        spec = importlib.util.find_spec(place)
+        place = spec.origin if spec is not None and spec.origin else ""
+    path = Path(place)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def _call(function: Callable[[], Any], name: str) -> Any:

@@ -1,0 +1,322 @@
+"""The circle of a campaign: collect, train, evaluate, until the budget is spent. A simulated run is a campaign whose
+field is a simulator.
+
+Every step is written down when it is complete; training is checkpointed on the way. Whatever is killed, at any
+instant, `advance` goes on from the last thing written, and the final policy has the same bits.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from musbo.algorithms.method import DONE, Forecast
+from musbo.campaign import measure
+from musbo.campaign.events import (
+    Checkpoint,
+    Collected,
+    Created,
+    Evaluated,
+    Finished,
+    Resumed,
+    Shard,
+    Stopped,
+    Trained,
+)
+from musbo.campaign.folders import open_task, task_changed
+from musbo.campaign.ledger import Ledger
+from musbo.campaign.news import Began, Collecting, Completed, Ended, Left, Observer, Stopping, Training, unobserved
+from musbo.campaign.places import LEDGER, STORE
+from musbo.campaign.results import export
+from musbo.campaign.settings import Campaign, Purpose
+from musbo.campaign.status import Collect, Done, Evaluate, Finish, Status, Train, next_step
+from musbo.campaign.store import Store
+from musbo.campaign.summary import Summary, summarise
+from musbo.campaign.versions import versions
+from musbo.core import serial
+from musbo.core.diagnostics import NOTHING, Caution, Findings, finite
+from musbo.core.interrupt import noted
+from musbo.core.lock import lock
+from musbo.core.memory import give_back
+from musbo.data.batch import Batch, concatenate, rows_of
+from musbo.data.dataset import assemble, split
+from musbo.data.files import batch_bytes, batch_from_bytes
+from musbo.field import simulate
+from musbo.field.worlds import no_simulator
+from musbo.learning.foresight import novelty
+from musbo.tasks.task import Task
+
+CHECKPOINT_SECONDS = 20.0
+CHECKPOINT_SHARE, LONGEST_PAUSE = 10, 50.0  # a large state is written less often; a kill still loses less than a minute
+SIGNAL_SAMPLE = 1000  # of a shard's signal, at most
+
+
+class Interrupted(Exception):
+    """A person asked the campaign to stop; everything is written down."""
+
+
+# Going on
+
+
+def advance(
+    folder: Path,
+    observe: Observer = unobserved,
+    given: Task | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Summary:
+    """Do every step that is left. Raises `Interrupted` after Ctrl-C, with everything written down."""
+    created, task = open_task(folder, given)
+    with lock(folder), Ledger(folder / LEDGER, writable=True) as ledger, _interruptible(observe) as stop:
+        runner = Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
+        resumed = len(ledger.events()) > 1
+        if resumed and not runner.status().finished:
+            ledger.append(Resumed(versions()), runner.status().deployment)
+        cautions = (CHANGED_TASK,) if given is None and task_changed(folder, created) else ()
+        observe(Began(runner.status().deployment, summarise(runner.status()), resumed, cautions))
+        runner.sweep()
+        while True:
+            step = next_step(runner.status(), created.settings.budget)
+            if stop.is_set() and step != Done():
+                runner.leave(runner.status().deployment)
+            match step:
+                case Collect(d):
+                    runner.collect(d)
+                case Train(d):
+                    runner.train(d)
+                case Evaluate(d):
+                    runner.evaluate(d)
+                case Finish():
+                    runner.finish()
+                case Done():
+                    return summarise(runner.status())
+            give_back()
+
+
+CHANGED_TASK = Caution(
+    "changed task", "the file of the task has changed since this run began; what follows uses it as it is now"
+)
+
+
+@contextmanager
+def _interruptible(observe: Observer) -> Iterator[threading.Event]:
+    """The first Ctrl-C asks for a clean stop; a second one is Python's own."""
+    asked = threading.Event()
+    if noted.is_set():  # it came before we were ready, and nobody heard it
+        asked.set()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def on_interrupt(signum: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+        observe(Stopping())  # what is under way may take a while, above all when it compiles
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A running campaign: its parts, and one method for each step."""
+
+    folder: Path
+    created: Created
+    task: Task
+    ledger: Ledger
+    store: Store
+    observe: Observer
+    stop: threading.Event
+    checkpoint_seconds: float
+
+    @property
+    def settings(self) -> Campaign:
+        return self.created.settings
+
+    def status(self) -> Status:
+        return self.ledger.status()
+
+    def key(self, purpose: Purpose, *path: int) -> jax.Array:
+        """Randomness is a function of the seed, the purpose and the deployment."""
+        key = jax.random.PRNGKey(self.settings.seed)
+        for number in (int(purpose), *path):
+            key = jax.random.fold_in(key, number)
+        return key
+
+    def leave(self, deployment: int) -> None:
+        self.ledger.append(Stopped(), deployment)
+        self.observe(Left(deployment))
+        raise Interrupted
+
+    # What the last complete training left
+
+    def state(self) -> Any:
+        trained = self.status().trained
+        if not trained:
+            return self.settings.method.begin(self.task, self.key(Purpose.BEGIN))
+        return self.load(trained[max(trained)].state)
+
+    def load(self, name: str) -> Any:
+        return serial.decode(self.store.get(name), name)
+
+    def batch(self, d: int) -> Batch:
+        name = self.status().collected[d].artefact
+        return batch_from_bytes(self.store.get(name), name)
+
+    def batches(self) -> Iterator[Batch]:
+        """Every batch so far, read one at a time."""
+        return map(self.batch, sorted(self.status().collected))
+
+    def capacity(self) -> int:
+        """Rows of D_all at the end of the campaign: shapes are the same from the first deployment to the last."""
+        brought = self.created.brought
+        collected = (self.settings.budget - len(brought)) * self.settings.batch_size
+        return sum(item.transitions for item in brought) + collected
+
+    def sweep(self) -> None:
+        """Remove what no event names any more: superseded checkpoints, and what a killed process left behind."""
+        now = self.status()
+        keep = {item.artefact for item in (*self.created.brought, *now.collected.values(), *now.shards)}
+        keep |= {item.policy for item in now.trained.values()}
+        if now.trained:
+            keep.add(now.trained[max(now.trained)].state)
+        if now.checkpoint:
+            keep.add(now.checkpoint.state)
+        self.store.sweep(keep)
+
+    # Line 1 of Algorithm 1
+
+    def collect(self, d: int) -> None:
+        """D_all <- D_all + one batch, collected shard by shard, or brought by the user."""
+        event = self._take(d) if d <= len(self.created.brought) else self._collect(d)
+        self.ledger.append(event, d)
+        self.sweep()
+        self.observe(Completed(d, event))
+
+    def _take(self, d: int) -> Collected:
+        """A batch that was brought."""
+        item = self.created.brought[d - 1]
+        batch = batch_from_bytes(self.store.get(item.artefact), item.source)
+        odd = tuple(Caution(f"{item.source}: {text}", f"{item.source}: {text}") for text in item.cautions)
+        every = np.ones(len(batch.lengths()), bool)
+        return self._collected(batch, item.artefact, every, source=item.source, findings=Findings(cautions=odd))
+
+    def _collect(self, d: int) -> Collected:
+        """A batch from the simulator."""
+        began, size = time.monotonic(), self.settings.batch_size
+        actor = self.settings.method.actor(self.task, self.state())
+        shards = list(self.status().shards)
+        done = [batch_from_bytes(self.store.get(shard.artefact)) for shard in shards]
+        self.observe(Collecting(d, sum(map(len, done)), size))
+        seed = measure.seed_of(self.settings, Purpose.COLLECT, d)
+        for part in simulate.collect(self.task, actor, size, seed, first_group=len(done)):
+            done.append(part.batch)
+            signal = part.signal[:: max(1, len(part.signal) // SIGNAL_SAMPLE)]
+            name = self.store.put_bytes(batch_bytes(part.batch), ".parquet")
+            shards.append(Shard(name, tuple(float(x) for x in signal), part.extra_steps, part.alone))
+            self.ledger.append(shards[-1], d)
+            self.observe(Collecting(d, sum(map(len, done)), size))
+            if self.stop.is_set():
+                self.leave(d)
+        batch = concatenate(done)
+        signal = np.concatenate([np.asarray(shard.signal, np.float32) for shard in shards])
+        return self._collected(
+            batch,
+            self.store.put_bytes(batch_bytes(batch), ".parquet"),
+            simulate.first_episodes(self.task, batch),
+            extra_steps=sum(shard.extra_steps for shard in shards),
+            findings=actor.findings(signal, sum(shard.alone for shard in shards) / size),
+            seconds=time.monotonic() - began,
+        )
+
+    def _collected(self, batch: Batch, artefact: str, telling: np.ndarray, **more: Any) -> Collected:
+        """Return and length are those of the episodes that tell what an episode brings."""
+        earlier = [before.obs for before in self.batches()]
+        return Collected(
+            artefact,
+            transitions=len(batch),
+            episodes=len(telling),
+            mean_return=finite(float(batch.returns()[telling].mean())),
+            mean_length=finite(float(batch.lengths()[telling].mean())),
+            novelty=novelty(batch.obs, np.concatenate(earlier)) if earlier else None,
+            **more,
+        )
+
+    # Lines 2 to 4
+
+    def train(self, d: int) -> None:
+        checkpoint = self.status().checkpoint
+        state = start = self.load(checkpoint.state) if checkpoint else self.state()
+        spent = checkpoint.seconds if checkpoint else 0.0
+        findings = dict(checkpoint.findings) if checkpoint else {}
+        forecast: Forecast | None = None
+        data = assemble(self.batches(), self.capacity(), self.settings.seed)
+        began = saved = time.monotonic()
+        pause = 0.0
+        for state, metrics in self.settings.method.train(self.task, data, start, self.key(Purpose.TRAIN, d)):
+            findings[metrics.stage] = metrics.findings
+            self.ledger.record(d, metrics.stage, metrics.index, metrics.of, metrics.numbers)
+            self.observe(Training(d, metrics))
+            if metrics.stage == DONE:
+                forecast = metrics.forecast
+                continue
+            now, asked = time.monotonic(), self.stop.is_set()
+            if asked or now - saved >= max(self.checkpoint_seconds, pause):
+                name = self.store.put_bytes(serial.encode(state), ".safetensors")
+                self.ledger.replace_checkpoint(Checkpoint(name, spent + now - began, tuple(findings.items())), d)
+                self.sweep()
+                saved = time.monotonic()
+                pause = min(CHECKPOINT_SHARE * (saved - now), LONGEST_PAUSE)
+            if asked:
+                self.leave(d)
+        event = Trained(
+            state=self.store.put_bytes(serial.encode(state), ".safetensors"),
+            policy=self.store.put_bytes(serial.encode(state.policy), ".safetensors"),
+            seconds=spent + time.monotonic() - began,
+            forecast=forecast,
+            findings=sum(findings.values(), NOTHING),
+        )
+        self.ledger.append(event, d)
+        self.sweep()
+        self.observe(Completed(d, event))
+
+    # The policy in the simulator, counted apart
+
+    def evaluate(self, d: int) -> None:
+        began = time.monotonic()
+        training = self.status().trained[d]
+        state = self.load(training.state)
+        model = self.settings.method.foresight(state)
+        skipped = no_simulator(self.task)
+        first = self.batch(min(self.status().collected))
+        episodes = stretch = None
+        if skipped is not None:
+            batch = self.batch(d)
+            agreement = measure.agreement(
+                self.task, model, rows_of(batch, split(batch, self.settings.seed, d)), first, replay=True
+            )
+        else:
+            seed = measure.evaluation_seed(self.settings)
+            measured = simulate.evaluate(self.task, state.policy, self.settings.episodes, seed)
+            episodes = measure.describe(measured)
+            agreement = measure.agreement(self.task, model, measured.batch, first, replay=False)
+            stretch = measure.stretch(measured, training.forecast, model)
+        event = Evaluated(time.monotonic() - began, skipped, episodes, agreement, stretch)
+        self.ledger.append(event, d)
+        self.observe(Completed(d, event))
+
+    def finish(self) -> None:
+        export(self.folder, self.ledger, self.store)
+        self.ledger.append(Finished(), self.settings.budget)
+        self.observe(Ended(summarise(self.status())))

@@ -1,0 +1,61 @@
+"""The tables of a ledger, as this version writes them."""
+
+import sqlite3
+from collections.abc import Iterator
+
+VERSION = 2
+"""1: payloads were dictionaries, and checkpoints were events. 2: payloads are stored classes (`events`)."""
+APPLICATION = 0x6D757362
+"""SQLite's application id of our files: "musb" in ASCII."""
+
+RULES = """
+CREATE UNIQUE INDEX once ON events (kind) WHERE kind IN ('created', 'finished');
+CREATE UNIQUE INDEX once_each ON events (kind, deployment) WHERE kind IN ('collected', 'trained', 'evaluated');
+CREATE TRIGGER events_stay_as_they_are BEFORE UPDATE ON events
+BEGIN
+    SELECT RAISE(ABORT, 'an event cannot be changed');
+END;
+CREATE TRIGGER events_stay BEFORE DELETE ON events
+BEGIN
+    SELECT RAISE(ABORT, 'an event cannot be removed');
+END;
+"""
+CHECKPOINT = """
+CREATE TABLE checkpoint (
+    one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+    time REAL NOT NULL,
+    deployment INTEGER NOT NULL CHECK (deployment >= 1),
+    payload TEXT NOT NULL
+);
+"""
+SCHEMA = f"""
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time REAL NOT NULL,
+    kind TEXT NOT NULL,
+    deployment INTEGER NOT NULL CHECK (deployment >= 0),
+    payload TEXT NOT NULL
+);
+{RULES}
+{CHECKPOINT}
+CREATE TABLE metrics (
+    deployment INTEGER NOT NULL,
+    stage TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    total INTEGER,
+    row TEXT NOT NULL,
+    UNIQUE (deployment, stage, step)
+);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+"""
+
+
+def statements(script: str) -> Iterator[str]:
+    """The statements of a script. (`executescript` would commit the transaction it is called in.)"""
+    statement = ""
+    for line in script.strip().splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

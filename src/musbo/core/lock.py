@@ -1,0 +1,46 @@
+"""One process at a time in a directory."""
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from musbo.core.errors import UserError
+
+_held: set[Path] = set()
+"""The locks of this process: the kernel's own lock only keeps other processes out."""
+
+
+@contextmanager
+def lock(folder: Path, what: str = "campaign") -> Iterator[None]:
+    """Hold what is in `folder` for this process alone. The kernel lets go when the process dies, however it dies.
+
+    A POSIX record lock, not `flock`: a forked worker does not inherit it, so no orphan keeps a dead campaign locked.
+    """
+    path = folder.resolve() / "lock"
+    if path in _held:
+        raise UserError(f"this process (pid {os.getpid()}) is running the {what} {folder} already")
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("a+"))  # not "w": if we are refused it must keep the holder's name
+        except OSError as error:
+            raise UserError(f"cannot lock the {what} {folder}: {error.strerror}; check the path") from error
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:  # POSIX allows either
+            file.seek(0)
+            pid, _, host = file.read().strip().partition(" ")
+            raise UserError(
+                f"another process (pid {pid or 'unknown'}) is running this {what} ({folder}, on host "
+                f"{host or 'unknown'}): let it end or stop it first"
+            ) from error
+        _held.add(path)
+        try:
+            file.truncate(0)
+            file.write(f"{os.getpid()} {socket.gethostname()}\n")
+            file.flush()
+            yield
+        finally:
+            _held.discard(path)  # closing the file lets go of the lock

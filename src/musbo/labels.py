@@ -1,0 +1,22 @@
+"""Labels: what a method makes of its models' doubt.
+
+A label of `ImaginedTRPO` is a function of imagined trajectories (`Rollout`) and the labeler that judges them
+(`Labeler`): it changes weights, rewards or ends, and reports signals. `Label` says what one of your own needs, and
+`disagreement` is what most are made from. `Penalty` is the price on doubt of `MOPO`.
+"""
+
+from musbo.learning.imagine import Rollout
+from musbo.learning.label import Disagreement, Label, Penalty, Seen, Signals, Trust, disagreement
+from musbo.models.labeler import Labeler
+
+__all__ = [
+    "Disagreement",
+    "Label",
+    "Labeler",
+    "Penalty",
+    "Rollout",
+    "Seen",
+    "Signals",
+    "Trust",
+    "disagreement",
+]
