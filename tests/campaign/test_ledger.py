@@ -282,7 +282,7 @@ def test_an_event_that_nobody_knows_is_named(tmp_path: Path) -> None:
 
 # Kill -9
 
-CAMPAIGN = """
+DEADLY = """
 import os, signal, sqlite3, sys
 from pathlib import Path
 
@@ -302,7 +302,11 @@ def traced(*args, **kwargs):
     return database
 
 sqlite3.connect = traced
-
+"""
+"""Dies by SIGKILL at the statement of SQLite whose number is the second argument; 0: never."""
+CAMPAIGN = (
+    DEADLY
+    + """
 from musbo.campaign.events import Checkpoint, Collected, Evaluated, Finished, Shard, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.status import Collect, Done, Evaluate, Finish, Train, next_step
@@ -337,6 +341,7 @@ with lock(Path(sys.argv[1])), Ledger(Path(sys.argv[1]) / "ledger", create=True) 
                 break
 print(count)
 """
+)
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,15 +12,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from musbo.algorithms.imagined_trpo import State
 from musbo.campaign import runner, schema
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.summary import summary, whereabouts
 from musbo.core import serial
 from musbo.core.diagnostics import Quantiles
 from musbo.core.errors import UserError
-from tests.campaign.test_ledger import ENVIRONMENT
+from musbo.models.policy import Policy
+from tests.campaign.test_ledger import DEADLY, ENVIRONMENT
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUNS = sorted(path for path in GOLDEN.glob("run-v*") if path.is_dir())
@@ -104,33 +107,16 @@ def test_the_file_is_upgraded_once(run: Path):
     assert version(run / "ledger.v1.sqlite") == 1
 
 
-KILLED = """
-import os, signal, sqlite3, sys
-from pathlib import Path
-
-deadly, count = int(sys.argv[2]), 0
-
-def count_down(statement):
-    global count
-    count += 1
-    if count == deadly:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-connect = sqlite3.connect
-
-def traced(*args, **kwargs):
-    database = connect(*args, **kwargs)
-    database.set_trace_callback(count_down)
-    return database
-
-sqlite3.connect = traced
-
+KILLED = (
+    DEADLY
+    + """
 from musbo.campaign.ledger import Ledger
 
 with Ledger(Path(sys.argv[1]), writable=True):
     pass
 print(count)
 """
+)
 
 
 def test_an_upgrade_that_is_killed_happened_whole_or_not_at_all(run: Path, tmp_path: Path):
@@ -162,6 +148,11 @@ def test_a_damaged_ledger_of_format_1_is_a_sentence(run: Path):
         summary(run)
 
 
-def test_the_policies_of_format_1_are_read(run: Path):
-    for path in (run / "store").glob("*.safetensors"):
-        serial.load(path)
+def test_the_states_of_format_1_are_read(run: Path):
+    """A policy, the state after the first training, and that of the checkpoint, with a choice of version 1."""
+    found = [serial.load(path) for path in (run / "store").glob("*.safetensors")]
+    policies = [value for value in found if isinstance(value, Policy)]
+    states = [value for value in found if isinstance(value, State)]
+    assert len(policies) == 1 and len(states) == 2
+    (choice,) = [state.choice for state in states if state.choice is not None]
+    assert np.isfinite(choice.rating.returns).all() and np.isnan(choice.rating.length)
