@@ -14,9 +14,11 @@ from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.mopo import MOPO
+from musbo.algorithms.value_gradients import ValueGradients
 from musbo.core import registry
 from musbo.core.errors import UserError
 from musbo.learning.advantage import Discounting
+from musbo.learning.climb import ClimbSettings
 from musbo.learning.explore import Explore, Plain, Seeking
 from musbo.learning.fit import FitSettings
 from musbo.learning.handover import BestImagined, Check, Last
@@ -25,6 +27,7 @@ from musbo.learning.label import Disagreement, Label, Trust
 from musbo.learning.soft import Entropy, Nearness, Regulariser, SoftSettings, Support
 from musbo.learning.start import Clone, Continue, Start
 from musbo.learning.trpo import TRPO
+from musbo.learning.window import WindowSettings
 from musbo.models.policy import PolicySettings
 
 Preset = Literal["quick", "fast", "paper"]
@@ -259,6 +262,29 @@ def _mopo(preset: Preset, task: str) -> MOPO:
     return MOPO(own, horizon=horizon, branches=10_000, steps=10_000)
 
 
+# Value gradients
+
+
+def _value_gradients(preset: Preset, task: str) -> ValueGradients:
+    fit = FitSettings(
+        members=5,
+        hidden=(128, 128, 128),
+        activation="silu",
+        learning_rate=3e-3,
+        batch=128,
+        epochs=100,
+        max_steps=3000,
+        decay="cosine",
+        patience=100,
+    )
+    return ValueGradients(
+        dynamics=fit,
+        window=WindowSettings(lanes=128),
+        climb=ClimbSettings(critic=(128, 128)),
+        updates=500,
+    )
+
+
 def _imitation(preset: Preset, task: str) -> Imitation:
     return Imitation(policy=SCALES[preset](task).policy)
 
@@ -282,6 +308,7 @@ ALGORITHMS: dict[str, Recipe] = {
         imagined(trust, Continue(), Plain(0.1)),
     ),
     "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
+    "uvg": Recipe("our own: value gradients in the ensemble, doubt shortens the future", _value_gradients),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
     "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
     "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),

@@ -42,14 +42,32 @@ def inputs(scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"
     return jnp.concatenate([(obs - scaling.obs_mean) / scaling.obs_std, (act - scaling.act_mean) / scaling.act_std])
 
 
+def predict(
+    task: Task, network: MLP, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
+) -> Float[Array, " out"]:
+    """What one member says, in standard units: the change of the state, the reward and the logit where learned."""
+    return network(inputs(scaling, obs, act))
+
+
+def outcome(
+    task: Task,
+    scaling: Scaling,
+    obs: Float[Array, " obs"],
+    act: Float[Array, " act"],
+    said: Float[Array, " out"],
+) -> tuple[Float[Array, " obs"], Float[Array, ""]]:
+    """What a member's words mean: next state and reward."""
+    target = scaling.target_mean + scaling.target_std * said[: target_size(task)]
+    next_obs = obs + target[: task.obs_size]
+    return next_obs, target[-1] if task.reward == "learned" else task.reward(obs, act, next_obs)
+
+
 def step(
     task: Task, network: MLP, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
 ) -> tuple[Float[Array, " obs"], Float[Array, ""], Bool[Array, ""]]:
     """One imagined step with one member: next state, reward, terminated."""
-    out = network(inputs(scaling, obs, act))
-    target = scaling.target_mean + scaling.target_std * out[: target_size(task)]
-    next_obs = obs + target[: task.obs_size]
-    reward = target[-1] if task.reward == "learned" else task.reward(obs, act, next_obs)
+    out = predict(task, network, scaling, obs, act)
+    next_obs, reward = outcome(task, scaling, obs, act, out)
     if task.terminated == "learned":
         terminated = out[-1] > 0  # a probability of one half
     elif task.terminated is None:

@@ -1,0 +1,213 @@
+"""Uncertainty-regularised value gradients in the ensemble: our own method.
+
+Between deployments M is fitted on D_all; then an actor climbs the return of short imagined windows, differentiated
+through M, with V at their ends. What follows a step counts as far as M's members agree about it. Samples of the policy
+collect; the mean of the policy that all members together rate best is handed over.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from musbo.algorithms import imagined_findings as findings_of
+from musbo.algorithms.method import DONE, Foresight, Metrics, fit_metrics
+from musbo.core.diagnostics import Stage
+from musbo.core.errors import UserError
+from musbo.core.registry import stored
+from musbo.data.dataset import Dataset, rows
+from musbo.data.scaling import Normaliser, Scaling, measure
+from musbo.learning import climb, fit, handover, objectives
+from musbo.learning.appraise import appraise
+from musbo.learning.climb import Climber, ClimbSettings, Worth
+from musbo.learning.fit import FitSettings, FitState
+from musbo.learning.handover import BestImagined, Check, Choice, Handover
+from musbo.learning.imagine import Imagine, foresee
+from musbo.learning.places import from_beginnings, places
+from musbo.learning.window import WindowSettings, beginnings, disagreements, spread
+from musbo.models.actor import SampleActor, UniformActor, uniform
+from musbo.models.dynamics import Dynamics
+from musbo.models.frame import Frame, frame_of
+from musbo.models.gaussian import GaussianPolicy
+from musbo.tasks.task import Task
+
+SERIES = "climb"
+STARTS = Imagine(starts="mixed")
+
+
+@stored("method/value-gradients")
+@dataclass(frozen=True)
+class ValueGradients:
+    """Settings of value gradients."""
+
+    dynamics: FitSettings = FitSettings(members=5, hidden=(128, 128, 128, 128), activation="silu")
+    """M: the dynamics ensemble."""
+    window: WindowSettings = WindowSettings()
+    """Imagined windows and how far they are trusted."""
+    climb: ClimbSettings = ClimbSettings()
+    """Actor and critics."""
+    updates: int = 600
+    """Windows per deployment."""
+    patience: int = 20
+    """Windows in which V learns alone, before the actor moves."""
+    horizon: float = 0.1
+    """How far the discount looks ahead, 1 / (1 - gamma), as a share of an episode; at least 20 steps."""
+    farthest: int = 100
+    """... and at most this many."""
+    handover: Handover = BestImagined()
+    """Which policy is handed over."""
+    check: Check = Check(every=50, rollouts=8)
+    """Imagined evaluation during training."""
+
+    def __post_init__(self) -> None:
+        if self.updates < 1 or self.patience < 0:
+            raise UserError("updates must be at least 1 and patience at least 0.")
+        if self.dynamics.members < 2:
+            raise UserError(f"at least 2 members are needed to disagree, not {self.dynamics.members}.")
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return (Stage("dynamics", "fitting the dynamics M"), Stage(SERIES, "climbing in imagination"))
+
+    def require(self, task: Task) -> None:
+        """Any task will do."""
+
+    def begin(self, task: Task, key: PRNGKeyArray) -> "State":
+        frame = frame_of(task)
+        climber = climb.begin(self.climb, task.obs_size, task.act_size, key)
+        worth = Worth(jnp.asarray(self.gamma(task)), jnp.zeros(()), jnp.ones(()))
+        return State("collected", frame, climber, worth, GaussianPolicy(climber.actor, frame))
+
+    def gamma(self, task: Task) -> float:
+        """The discount by the length of an episode."""
+        return 1.0 - 1.0 / min(max(self.horizon * task.episode_steps, 20.0), self.farthest)
+
+    def actor(self, task: Task, state: "State") -> UniformActor | SampleActor:
+        """Uniformly random until something was learned, then samples of the policy."""
+        if state.dynamics is None:
+            return uniform(task)
+        return SampleActor(state.policy)
+
+    def foresight(self, state: "State") -> Foresight | None:
+        """Courses in M; doubt is the disagreement of its first two members."""
+        M = state.dynamics
+        if M is None:
+            return None
+        return Foresight(
+            lambda task, start, steps, actions: foresee(task, steps, state.policy, M, start, actions),
+            lambda obs, act: jnp.max(spread(M, obs, act), axis=0),
+        )
+
+    def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
+        k_fit, k_new, k_climb = jax.random.split(key, 3)
+        scaling = measure(data, learn_reward=task.reward == "learned")
+        if state.stage == "collected":
+            frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
+            worth = self.worth(task, data)
+            climber = state.climber
+            if state.dynamics is not None:  # the weights of new networks were drawn for normalised inputs
+                climber = climb.carry_over(climber, (state.frame, frame), (state.worth, worth))
+            state = replace(state, stage="dynamics", frame=frame, worth=worth, climber=climber)
+        if state.stage == "dynamics":
+            work = state.fit or objectives.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new)
+            rows_M = objectives.dynamics_rows(task, data, scaling)
+            error = objectives.SquaredError(logit=task.terminated == "learned")
+            fitted = work
+            for fitted, epoch in fit.epochs(self.dynamics, error, rows_M, work, k_fit):
+                yield replace(state, fit=fitted), fit_metrics("dynamics", epoch, column="model\nerror")
+            del rows_M
+            M = Dynamics(fitted.best, scaling)
+            state = replace(
+                state, stage=SERIES, dynamics=M, fit=None, ordinary=ordinary(task, M, data), update=0, checked=-1,
+                choice=None, lanes=None,
+            )  # fmt: skip
+        yield from self._climb(task, data, state, k_climb)
+
+    def worth(self, task: Task, data: Dataset) -> Worth:
+        """Discount, the reward of an unknown step and the unit of value, by the task and its data."""
+        reward = np.asarray(data.reward)[np.asarray(data.training)].astype(np.float64)
+        gamma = self.gamma(task)
+        unknown = float(reward.mean())
+        if task.terminated is not None:
+            unknown = min(0.0, unknown)  # to end is worth nothing more: doubt must not be better than that
+        size = float(np.sqrt(np.mean((reward - unknown) ** 2)))
+        unit = max(size, 1e-6) / (1 - gamma) ** 0.5
+        return Worth(*(jnp.asarray(x, jnp.float32) for x in (gamma, unknown, unit)))
+
+    def _climb(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
+        k_lanes, k_window, k_check, k_reset = jax.random.split(key, 4)
+        M = state.dynamics
+        assert M is not None and state.ordinary is not None
+        initial, anywhere, heldout = places(STARTS, task, data, k_reset)
+        steps = task.episode_steps
+        rated = steps if from_beginnings(STARTS, data) else None
+        if state.lanes is None:
+            lanes = beginnings(self.window, initial, anywhere, (self.window.lanes,), k_lanes)
+            state = replace(state, lanes=lanes)
+        while True:
+            i = state.update
+            if (i % self.check.every == 0 or i == self.updates) and state.checked != i:
+                policy = GaussianPolicy(state.climber.actor, state.frame)
+                seen = appraise(
+                    task, self.check.rollouts, steps, self.window.k, policy, M, state.ordinary, state.worth.unknown,
+                    heldout, k_check,
+                )  # fmt: skip
+                choice = handover.choose(self.handover, state.choice, policy, seen, i)  # type: ignore[arg-type]
+                state = replace(state, choice=choice, checked=i)
+                chosen = {"chosen": int(choice.update), "stopped": bool(choice.stopped)}
+                numbers = {**findings_of.rating_numbers(seen), **chosen}
+                promise = findings_of.promise(seen, rated)
+                yield state, Metrics("check", i, self.updates, "window", numbers=numbers, forecast=promise)
+            assert state.choice is not None
+            if i >= self.updates or bool(state.choice.stopped):
+                break
+            rate = jnp.asarray(0.0 if i < self.patience else 1.0)
+            climber, lanes, numbers = climb.climb(
+                task, self.climb, self.window, state.climber, state.frame, state.worth, M, state.ordinary, initial,
+                anywhere, state.lanes, rate, jnp.asarray(i), k_window,
+            )  # fmt: skip
+            state = replace(state, climber=climber, lanes=lanes, update=i + 1)
+            yield state, self._metrics(i + 1, {name: np.asarray(x).tolist() for name, x in numbers.items()})
+        choice = state.choice
+        findings = findings_of.chosen(choice)
+        state = replace(
+            state, stage="collected", policy=choice.policy, choice=None, lanes=None, update=0, checked=-1
+        )
+        yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
+
+    def _metrics(self, index: int, numbers: dict[str, Any]) -> Metrics:
+        return Metrics(SERIES, index, self.updates, "window", index >= self.updates, numbers)
+
+
+@stored("state/value-gradients")
+class State(eqx.Module):
+    """Everything that passes from one moment of a campaign to the next."""
+
+    stage: str = eqx.field(static=True)
+    frame: Frame
+    climber: Climber
+    worth: Worth
+    policy: GaussianPolicy  # the last one handed over
+    dynamics: Dynamics | None = None
+    ordinary: Float[Array, ""] | None = None  # d95 of M on held-out data
+    fit: FitState | None = None
+    lanes: Float[Array, "b obs"] | None = None
+    choice: Choice | None = None
+    update: int = eqx.field(static=True, default=0)
+    checked: int = eqx.field(static=True, default=-1)
+
+
+LEVEL_ROWS = 5000  # held-out rows that d95 is measured on, at most
+
+
+def ordinary(task: Task, M: Dynamics, data: Dataset) -> Float[Array, ""]:
+    """d95: the 95th percentile of the disagreement of two members on held-out data."""
+    heldout = rows(np.asarray(data.heldout))
+    heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
+    apart = disagreements(task, M, data.obs[heldout], data.act[heldout])
+    return jnp.maximum(jnp.quantile(apart, 0.95), 1e-6)

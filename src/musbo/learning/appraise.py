@@ -1,0 +1,62 @@
+"""What all members of M together say of a policy: its mean, rolled out for a whole episode under each of them."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from musbo.learning.handover import Rating
+from musbo.learning.imagine import Starts, draw_starts, survive
+from musbo.learning.window import distance, said_by
+from musbo.models.dynamics import Dynamics, step
+from musbo.models.gaussian import GaussianPolicy
+from musbo.models.mlp import count, member
+from musbo.tasks.task import Task
+
+
+@partial(jax.jit, static_argnames=("task", "rollouts", "steps", "k"))
+def appraise(
+    task: Task,
+    rollouts: int,
+    steps: int,
+    k: float,
+    policy: GaussianPolicy,
+    model: Dynamics,
+    ordinary: Float[Array, ""],
+    unknown: Float[Array, ""],
+    starts: Starts,
+    key: PRNGKeyArray,
+) -> Rating:
+    """The rating from the same start states at every call with the same key.
+
+    A trajectory that leaves all that is known goes on at the reward of an unknown step, `unknown`.
+    """
+    start = draw_starts(starts, rollouts, key)
+    n = count(model.members)
+    reach = model.scaling.reach(start)
+
+    def under(index: Int[Array, ""]) -> tuple[Array, ...]:
+        network = member(model.members, index)
+
+        def one_step(carry: tuple, t: Int[Array, ""]) -> tuple:
+            obs, alive, lost = carry
+            act = policy(obs)
+            moved = jax.vmap(lambda s, a: step(task, network, model.scaling, s, a))(obs, act)
+            next_obs, reward, live, terminated = survive(reach, obs, alive, *moved)
+            lost = lost | (alive & ~live)
+            reward = jnp.where(lost, unknown, reward)
+            return (next_obs, live & ~terminated, lost), (obs, act, reward, live)
+
+        first = start, jnp.ones(rollouts, bool), jnp.zeros(rollouts, bool)
+        (_, _, lost), (obs, act, reward, live) = jax.lax.scan(one_step, first, jnp.arange(steps))
+        some, done = (x[::10].reshape(-1, x.shape[2]) for x in (obs, act))
+        counted = live[::10].reshape(-1).astype(jnp.float32)
+        other = (index + 1) % n
+        apart = distance(task, said_by(task, model, index, some, done), said_by(task, model, other, some, done))
+        path = jnp.sum(counted * apart / ordinary) / jnp.maximum(jnp.sum(counted), 1.0)
+        length = jnp.mean(jnp.sum(live, axis=0, dtype=jnp.float32))
+        return jnp.mean(jnp.sum(reward, axis=0)), length, jnp.mean(lost.astype(jnp.float32)), path
+
+    returns, lengths, cut, path = jax.lax.map(under, jnp.arange(n))
+    return Rating(returns, jnp.mean(lengths), jnp.mean(cut), jnp.mean(path))
