@@ -29,7 +29,7 @@ from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import BestImagined, Check, Choice, Handover
 from musbo.learning.imagine import Imagine, foresee
 from musbo.learning.places import from_beginnings, places
-from musbo.learning.window import WindowSettings, beginnings, disagreements, spread
+from musbo.learning.window import Ordinary, WindowSettings, beginnings, measure_ordinary, spread
 from musbo.models.actor import SampleActor, UniformActor, uniform
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import Frame, frame_of
@@ -167,11 +167,11 @@ class ValueGradients:
             if i >= self.updates or bool(state.choice.stopped):
                 break
             rate = jnp.asarray(0.0 if i < self.patience else 1.0)
-            climber, lanes, numbers = climb.climb(
+            climber, lanes, level, numbers = climb.climb(
                 task, self.climb, self.window, state.climber, state.frame, state.worth, M, state.ordinary, initial,
                 anywhere, state.lanes, rate, jnp.asarray(i), k_window,
             )  # fmt: skip
-            state = replace(state, climber=climber, lanes=lanes, update=i + 1)
+            state = replace(state, climber=climber, lanes=lanes, ordinary=level, update=i + 1)
             yield state, self._metrics(i + 1, {name: np.asarray(x).tolist() for name, x in numbers.items()})
         choice = state.choice
         findings = findings_of.chosen(choice)
@@ -194,7 +194,7 @@ class State(eqx.Module):
     worth: Worth
     policy: GaussianPolicy  # the last one handed over
     dynamics: Dynamics | None = None
-    ordinary: Float[Array, ""] | None = None  # d95 of M on held-out data
+    ordinary: Ordinary | None = None
     fit: FitState | None = None
     lanes: Float[Array, "b obs"] | None = None
     choice: Choice | None = None
@@ -205,9 +205,8 @@ class State(eqx.Module):
 LEVEL_ROWS = 5000  # held-out rows that d95 is measured on, at most
 
 
-def ordinary(task: Task, M: Dynamics, data: Dataset) -> Float[Array, ""]:
-    """d95: the 95th percentile of the disagreement of two members on held-out data."""
+def ordinary(task: Task, M: Dynamics, data: Dataset) -> Ordinary:
+    """What disagreement is ordinary on held-out data."""
     heldout = rows(np.asarray(data.heldout))
     heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
-    apart = disagreements(task, M, data.obs[heldout], data.act[heldout])
-    return jnp.maximum(jnp.quantile(apart, 0.95), 1e-6)
+    return measure_ordinary(task, M, data.obs[heldout], data.act[heldout])

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from musbo.learning.handover import Rating
 from musbo.learning.imagine import Starts, draw_starts, survive
-from musbo.learning.window import distance, said_by
+from musbo.learning.window import Ordinary, distance, said_by
 from musbo.models.dynamics import Dynamics, step
 from musbo.models.gaussian import GaussianPolicy
 from musbo.models.mlp import count, member
@@ -23,7 +23,7 @@ def appraise(
     k: float,
     policy: GaussianPolicy,
     model: Dynamics,
-    ordinary: Float[Array, ""],
+    ordinary: Ordinary,
     unknown: Float[Array, ""],
     starts: Starts,
     key: PRNGKeyArray,
@@ -53,8 +53,8 @@ def appraise(
         some, done = (x[::10].reshape(-1, x.shape[2]) for x in (obs, act))
         counted = live[::10].reshape(-1).astype(jnp.float32)
         other = (index + 1) % n
-        apart = distance(task, said_by(task, model, index, some, done), said_by(task, model, other, some, done))
-        path = jnp.sum(counted * apart / ordinary) / jnp.maximum(jnp.sum(counted), 1.0)
+        apart = distance(ordinary.columns, said_by(task, model, index, some, done), said_by(task, model, other, some, done))
+        path = jnp.sum(counted * apart / ordinary.heldout) / jnp.maximum(jnp.sum(counted), 1.0)
         length = jnp.mean(jnp.sum(live, axis=0, dtype=jnp.float32))
         return jnp.mean(jnp.sum(reward, axis=0)), length, jnp.mean(lost.astype(jnp.float32)), path
 

@@ -7,7 +7,7 @@ alpha keeps the entropy at its target. Values are counted in a unit of their own
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.learning.fit import ADAM, adam
 from musbo.learning.imagine import Starts
-from musbo.learning.window import WindowSettings, beginnings, lived, returns, values
+from musbo.learning.window import Ordinary, WindowSettings, beginnings, lived, returns, values
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import Frame
 from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
@@ -126,14 +126,14 @@ def climb(
     frame: Frame,
     worth: Worth,
     model: Dynamics,
-    ordinary: Float[Array, ""],
+    ordinary: Ordinary,
     initial: Starts,
     anywhere: Starts,
     lanes: Float[Array, "b obs"],
     rate: Float[Array, ""],
     index: Int[Array, ""],
     key: PRNGKeyArray,
-) -> tuple[Climber, Float[Array, "b obs"], dict[str, Array]]:
+) -> tuple[Climber, Float[Array, "b obs"], Ordinary, dict[str, Array]]:
     """One window; `rate` scales the actor's step. Also numbers of it."""
     k_fresh, k_instead, k_begin, k_window = jax.random.split(jax.random.fold_in(key, index), 4)
     b = lanes.shape[0]
@@ -194,7 +194,7 @@ def climb(
         "reward": jnp.mean(seen.reward),
         "trust": jnp.mean(seen.trust),
         "U": jnp.quantile(seen.trust, jnp.asarray([0.1, 0.5, 0.9])),
-        "disagreement": jnp.quantile(seen.apart / ordinary, jnp.asarray([0.1, 0.5, 0.9])),
+        "disagreement": jnp.quantile(seen.apart / ordinary.level, jnp.asarray([0.1, 0.5, 0.9])),
         "ended": jnp.mean(1 - seen.on),
         "lost": jnp.mean((seen.cut & (seen.on > 0.5)).astype(jnp.float32)),
         "gradient": size,
@@ -202,6 +202,8 @@ def climb(
         "alpha": jnp.exp(log_alpha),
     }
     new = Climber(actor, log_alpha, critics, slow, actor_moments, alpha_moments, critic_moments)
-    return new, last, numbers
+    high = jnp.quantile(seen.apart, 0.9)
+    lately = jnp.where(index == 0, high, ordinary.lanes + 0.1 * (high - ordinary.lanes))
+    return new, last, replace(ordinary, lanes=lately), numbers
 
 

@@ -84,10 +84,31 @@ def trust(k: float, apart: Float[Array, "*n"], ordinary: Float[Array, ""]) -> Fl
     return jnp.exp(-k * jax.nn.relu(apart / ordinary - 1.0))
 
 
-def distance(task: Task, one: Float[Array, "b out"], other: Float[Array, "b out"]) -> Float[Array, " b"]:
-    """Disagreement of two members: the mean over what they predict, in its standard deviations."""
-    size = target_size(task)
-    return jnp.mean(jnp.abs(one[:, :size] - other[:, :size]), axis=1)
+@stored("networks/ordinary")
+class Ordinary(eqx.Module):
+    """What disagreement is ordinary."""
+
+    columns: Float[Array, " target"]
+    """95th percentile of the disagreement about every predicted column on held-out data."""
+    heldout: Float[Array, ""]
+    """d95: the same of the mean over columns."""
+    lanes: Float[Array, ""]
+    """The 90th percentile of the mean over columns on the latest imagined windows."""
+
+    @property
+    def level(self) -> Float[Array, ""]:
+        return jnp.maximum(self.heldout, self.lanes)
+
+
+MOST = 5.0  # of a column's ordinary disagreement: one column that nobody can predict must not decide alone
+
+
+def distance(
+    columns: Float[Array, " target"], one: Float[Array, "b out"], other: Float[Array, "b out"]
+) -> Float[Array, " b"]:
+    """Disagreement of two members: the mean over predicted columns, each in units of what is ordinary for it."""
+    size = columns.shape[0]
+    return jnp.mean(jnp.minimum(jnp.abs(one[:, :size] - other[:, :size]) / columns[None], MOST), axis=1)
 
 
 def goes_on(
@@ -123,7 +144,7 @@ def lived(
     actor: MLP,
     frame: Frame,
     model: Dynamics,
-    ordinary: Float[Array, ""],
+    ordinary: Ordinary,
     start: Float[Array, "b obs"],
     instead: Float[Array, "t b obs"],
     key: PRNGKeyArray,
@@ -144,7 +165,7 @@ def lived(
         next_obs, reward = jax.vmap(lambda s, a, o: outcome(task, scaling, s, a, o))(obs, act, said)
         if n > 1 and settings.k > 0:
             judge = (mover + jax.random.randint(k_judge, (), 1, n)) % n
-            apart = distance(task, said, said_by(task, model, judge, obs, act))
+            apart = distance(ordinary.columns, said, said_by(task, model, judge, obs, act))
         else:
             apart = jnp.zeros(obs.shape[0])
         known = reach.holds(next_obs) & jnp.isfinite(reward)
@@ -152,7 +173,7 @@ def lived(
         cut = ~known | (on < 0.5)
         next_obs = jnp.where(known[:, None], next_obs, obs)
         reward = jnp.where(known, reward, 0.0)
-        U = jnp.where(known, trust(settings.k, apart, ordinary), 0.0)
+        U = jnp.where(known, trust(settings.k, apart, ordinary.level), 0.0)
         after = jnp.where(cut[:, None], other, next_obs)
         return after, (obs, next_obs, reward, on, U, cut, logp, apart)
 
@@ -209,13 +230,17 @@ def values(critics: MLP, x: Float[Array, "n obs"]) -> Float[Array, "2 n"]:
 
 
 @partial(jax.jit, static_argnames="task")
-def disagreements(
+def measure_ordinary(
     task: Task, model: Dynamics, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
-) -> Float[Array, "k n"]:
-    """Of every member and the next one."""
-    k = count(model.members)
+) -> Ordinary:
+    """By every member and the next one, on held-out data."""
+    k, size = count(model.members), target_size(task)
     said = [said_by(task, model, jnp.asarray(i), obs, act) for i in range(k)]
-    return jnp.stack([distance(task, said[i], said[(i + 1) % k]) for i in range(k)])
+    pairs = [(said[i], said[(i + 1) % k]) for i in range(k)]
+    apart = jnp.concatenate([jnp.abs(one - other)[:, :size] for one, other in pairs])
+    columns = jnp.maximum(jnp.quantile(apart, 0.95, axis=0), 1e-6)
+    mean = jnp.concatenate([distance(columns, one, other) for one, other in pairs])
+    return Ordinary(columns, jnp.maximum(jnp.quantile(mean, 0.95), 1e-6), jnp.zeros(()))
 
 
 @jax.jit
