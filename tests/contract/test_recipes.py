@@ -16,6 +16,7 @@ from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.mopo import MOPO
 from musbo.algorithms.recipes import ALGORITHMS, recipe
+from musbo.algorithms.value_gradients import ValueGradients
 from musbo.core import serial
 from musbo.core.registry import kinds
 from musbo.data.batch import Batch, make_batch
@@ -63,6 +64,14 @@ def _(method: MOPO) -> MOPO:
 
 
 @small.register
+def _(method: ValueGradients) -> ValueGradients:
+    fit = replace(method.dynamics, members=2, hidden=(32, 32), epochs=60, patience=60, batch=100)
+    networks = replace(method.climb, actor=(16,), critic=(32,), actor_rate=5e-3, critic_rate=5e-3)
+    window = replace(method.window, imagined=400, steps=8)
+    return replace(method, dynamics=fit, climb=networks, window=window, updates=150, patience=5)
+
+
+@small.register
 def _(method: Imitation) -> Imitation:
     return replace(method, policy=replace(method.policy, hidden=(16,)))
 
@@ -85,6 +94,9 @@ def brief(method: Any) -> Any:
         case MOPO():
             few = replace(method.dynamics, epochs=3, hidden=(8,))
             return replace(method, dynamics=few, decay=(2.5e-5, 1e-4), refresh=600, steps=1200)
+        case ValueGradients():
+            few = replace(method.dynamics, epochs=3, hidden=(8,))
+            return replace(method, dynamics=few, updates=6, patience=2, check=replace(method.check, every=3))
     return method
 
 

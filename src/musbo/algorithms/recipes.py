@@ -266,6 +266,7 @@ def _mopo(preset: Preset, task: str) -> MOPO:
 
 
 def _value_gradients(preset: Preset, task: str) -> ValueGradients:
+    """The same for every task: what depends on the task follows from its declaration and its data."""
     fit = FitSettings(
         members=5,
         hidden=(128, 128, 128),
@@ -277,11 +278,20 @@ def _value_gradients(preset: Preset, task: str) -> ValueGradients:
         decay="cosine",
         patience=100,
     )
+    if preset == "quick":
+        return ValueGradients(
+            dynamics=replace(fit, hidden=(64, 64, 64), batch=64, max_steps=2000),
+            climb=ClimbSettings(actor=(64, 64), critic=(64, 64)),
+            window=WindowSettings(imagined=1024),
+            updates=200,
+        )
+    if preset == "fast":
+        return ValueGradients(dynamics=fit)
     return ValueGradients(
-        dynamics=fit,
-        window=WindowSettings(lanes=128),
-        climb=ClimbSettings(critic=(128, 128)),
-        updates=500,
+        dynamics=replace(fit, hidden=(200, 200, 200, 200), batch=256, epochs=200, max_steps=None),
+        climb=ClimbSettings(actor=(256, 256), critic=(256, 256)),
+        window=WindowSettings(imagined=4096),
+        updates=3000,
     )
 
 

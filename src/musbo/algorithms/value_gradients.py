@@ -26,7 +26,7 @@ from musbo.learning import climb, fit, handover, objectives
 from musbo.learning.appraise import appraise
 from musbo.learning.climb import Climber, ClimbSettings, Worth
 from musbo.learning.fit import FitSettings, FitState
-from musbo.learning.handover import BestImagined, Check, Choice, Handover
+from musbo.learning.handover import Check, Choice, Handover, NotWorse
 from musbo.learning.imagine import Imagine, foresee
 from musbo.learning.places import from_beginnings, places
 from musbo.learning.window import Ordinary, WindowSettings, beginnings, measure_ordinary, spread
@@ -51,15 +51,14 @@ class ValueGradients:
     """Imagined windows and how far they are trusted."""
     climb: ClimbSettings = ClimbSettings()
     """Actor and critics."""
-    updates: int = 600
+    updates: int = 500
     """Windows per deployment."""
     patience: int = 20
     """Windows in which V learns alone, before the actor moves."""
-    horizon: float = 0.1
-    """How far the discount looks ahead, 1 / (1 - gamma), as a share of an episode; at least 20 steps."""
-    farthest: int = 100
-    """... and at most this many."""
-    handover: Handover = BestImagined()
+    gamma: float | None = None
+    """gamma: discount; `None`: it looks ahead ten times the time in which the state changes, but 100 to 300 steps, and
+    at most 0.3 of an episode."""
+    handover: Handover = NotWorse()
     """Which policy is handed over."""
     check: Check = Check(every=50, rollouts=8)
     """Imagined evaluation during training."""
@@ -80,12 +79,14 @@ class ValueGradients:
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
         frame = frame_of(task)
         climber = climb.begin(self.climb, task.obs_size, task.act_size, key)
-        worth = Worth(jnp.asarray(self.gamma(task)), jnp.zeros(()), jnp.ones(()))
+        worth = Worth(jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
         return State("collected", frame, climber, worth, GaussianPolicy(climber.actor, frame))
 
-    def gamma(self, task: Task) -> float:
-        """The discount by the length of an episode."""
-        return 1.0 - 1.0 / min(max(self.horizon * task.episode_steps, 20.0), self.farthest)
+    def discount(self, task: Task, time: float) -> float:
+        """gamma by the length of an episode and the time in which the state changes."""
+        if self.gamma is not None:
+            return self.gamma
+        return 1.0 - 1.0 / max(10.0, min(0.3 * task.episode_steps, min(max(10.0 * time, 100.0), 300.0)))
 
     def actor(self, task: Task, state: "State") -> UniformActor | SampleActor:
         """Uniformly random until something was learned, then samples of the policy."""
@@ -108,7 +109,7 @@ class ValueGradients:
         scaling = measure(data, learn_reward=task.reward == "learned")
         if state.stage == "collected":
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
-            worth = self.worth(task, data)
+            worth = self.worth(task, data, change_time(scaling))
             climber = state.climber
             if state.dynamics is not None:  # the weights of new networks were drawn for normalised inputs
                 climber = climb.carry_over(climber, (state.frame, frame), (state.worth, worth))
@@ -128,10 +129,10 @@ class ValueGradients:
             )  # fmt: skip
         yield from self._climb(task, data, state, k_climb)
 
-    def worth(self, task: Task, data: Dataset) -> Worth:
+    def worth(self, task: Task, data: Dataset, time: float) -> Worth:
         """Discount, the reward of an unknown step and the unit of value, by the task and its data."""
         reward = np.asarray(data.reward)[np.asarray(data.training)].astype(np.float64)
-        gamma = self.gamma(task)
+        gamma = self.discount(task, time)
         unknown = float(reward.mean())
         if task.terminated is not None:
             unknown = min(0.0, unknown)  # to end is worth nothing more: doubt must not be better than that
@@ -143,11 +144,12 @@ class ValueGradients:
         k_lanes, k_window, k_check, k_reset = jax.random.split(key, 4)
         M = state.dynamics
         assert M is not None and state.ordinary is not None
+        window = self.window.lasting(change_time(M.scaling))
         initial, anywhere, heldout = places(STARTS, task, data, k_reset)
         steps = task.episode_steps
         rated = steps if from_beginnings(STARTS, data) else None
         if state.lanes is None:
-            lanes = beginnings(self.window, initial, anywhere, (self.window.lanes,), k_lanes)
+            lanes = beginnings(window, initial, anywhere, (window.lanes,), k_lanes)
             state = replace(state, lanes=lanes)
         while True:
             i = state.update
@@ -166,18 +168,16 @@ class ValueGradients:
             assert state.choice is not None
             if i >= self.updates or bool(state.choice.stopped):
                 break
-            rate = jnp.asarray(0.0 if i < self.patience else 1.0)
+            rate = jnp.asarray(0.0 if i < self.patience else 1.0 - 0.9 * i / self.updates)
             climber, lanes, level, numbers = climb.climb(
-                task, self.climb, self.window, state.climber, state.frame, state.worth, M, state.ordinary, initial,
+                task, self.climb, window, state.climber, state.frame, state.worth, M, state.ordinary, initial,
                 anywhere, state.lanes, rate, jnp.asarray(i), k_window,
             )  # fmt: skip
             state = replace(state, climber=climber, lanes=lanes, ordinary=level, update=i + 1)
             yield state, self._metrics(i + 1, {name: np.asarray(x).tolist() for name, x in numbers.items()})
         choice = state.choice
         findings = findings_of.chosen(choice)
-        state = replace(
-            state, stage="collected", policy=choice.policy, choice=None, lanes=None, update=0, checked=-1
-        )
+        state = replace(state, stage="collected", policy=choice.policy, choice=None, lanes=None, update=0, checked=-1)
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
     def _metrics(self, index: int, numbers: dict[str, Any]) -> Metrics:
@@ -200,6 +200,12 @@ class State(eqx.Module):
     choice: Choice | None = None
     update: int = eqx.field(static=True, default=0)
     checked: int = eqx.field(static=True, default=-1)
+
+
+def change_time(scaling: Scaling) -> float:
+    """In how many steps the state changes by as much as it varies: the median over its columns."""
+    size = scaling.obs_std.shape[0]
+    return float(1.0 / np.median(np.asarray(scaling.target_std)[:size] / np.asarray(scaling.obs_std)))
 
 
 LEVEL_ROWS = 5000  # held-out rows that d95 is measured on, at most

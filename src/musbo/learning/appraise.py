@@ -53,7 +53,9 @@ def appraise(
         some, done = (x[::10].reshape(-1, x.shape[2]) for x in (obs, act))
         counted = live[::10].reshape(-1).astype(jnp.float32)
         other = (index + 1) % n
-        apart = distance(ordinary.columns, said_by(task, model, index, some, done), said_by(task, model, other, some, done))
+        apart = distance(
+            ordinary.columns, said_by(task, model, index, some, done), said_by(task, model, other, some, done)
+        )
         path = jnp.sum(counted * apart / ordinary.heldout) / jnp.maximum(jnp.sum(counted), 1.0)
         length = jnp.mean(jnp.sum(live, axis=0, dtype=jnp.float32))
         return jnp.mean(jnp.sum(reward, axis=0)), length, jnp.mean(lost.astype(jnp.float32)), path

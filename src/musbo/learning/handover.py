@@ -57,6 +57,23 @@ class BestImagined:
         return now if new > old or (math.isnan(old) and not math.isnan(new)) else before
 
 
+@stored("handover/not_worse")
+@dataclass(frozen=True)
+class NotWorse:
+    """Hand over the latest policy that the members of M do not rate worse than the one before it was chosen.
+
+    Ratings are means over few trajectories of models, so a small difference means nothing: worse is what lies below
+    by more than the standard error of the members' differences.
+    """
+
+    def choose(self, before: "Choice", now: "Choice") -> "Choice":
+        gained = np.asarray(now.rating.returns, np.float64) - np.asarray(before.rating.returns, np.float64)
+        if not np.isfinite(gained).all():
+            return BestImagined().choose(before, now)
+        error = gained.std(ddof=1) / math.sqrt(len(gained)) if len(gained) > 1 else 0.0
+        return now if gained.mean() >= -error else before
+
+
 @stored("handover/guarded")
 @dataclass(frozen=True)
 class Guarded:

@@ -14,7 +14,7 @@ is that of the jump smoothed by a Gaussian kernel of the width of one ordinary s
 boundary term of the true gradient. Where the termination is learned, the gradient is that of its probability.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import equinox as eqx
@@ -40,10 +40,10 @@ DIRECTIONS = 8  # pairs of probes by which a termination is smoothed
 class WindowSettings:
     """Imagined steps per update."""
 
-    lanes: int = 250
-    """Imagined lanes, which go on from window to window."""
-    steps: int = 16
-    """H: steps through which an update is differentiated."""
+    imagined: int = 2048
+    """Imagined steps per window, over all lanes; the lanes go on from window to window."""
+    steps: int | None = None
+    """H: steps through which an update is differentiated; `None`: three times the time in which the state changes."""
     fresh: float = 0.05
     """Share of the lanes that begin anew at every window, wherever they are."""
     initial: float = 0.2
@@ -56,12 +56,21 @@ class WindowSettings:
     """Width of the kernel that smooths a termination, in standard deviations of one step's change."""
 
     def __post_init__(self) -> None:
-        if self.lanes < 1 or self.steps < 1:
-            raise UserError(f"a window needs at least 1 lane and 1 step, not {self.lanes} x {self.steps}.")
+        if self.steps is not None and not 1 <= self.steps <= self.imagined:
+            raise UserError(f"a window of {self.imagined} imagined steps cannot have lanes of {self.steps}.")
         if not (0 <= self.fresh <= 1 and 0 <= self.initial <= 1 and 0 <= self.lam <= 1):
             raise UserError("fresh, initial and lam of a window must lie in [0, 1].")
         if not self.k >= 0 or not self.kernel > 0:
             raise UserError("k of a window must be at least 0, and its kernel above 0.")
+
+    def lasting(self, time: float) -> "WindowSettings":
+        """With H as a number, by the time in which the state changes. A few lengths only: each is compiled."""
+        return self if self.steps else replace(self, steps=32 if time > 8 else 16)
+
+    @property
+    def lanes(self) -> int:
+        assert self.steps is not None  # `lasting` came before
+        return max(1, self.imagined // self.steps)
 
 
 class Window(eqx.Module):
@@ -94,6 +103,8 @@ class Ordinary(eqx.Module):
     """d95: the same of the mean over columns."""
     lanes: Float[Array, ""]
     """The 90th percentile of the mean over columns on the latest imagined windows."""
+    logit: Float[Array, ""]
+    """By how much a learned termination's logit differs from step to step: the width that smooths it."""
 
     @property
     def level(self) -> Float[Array, ""]:
@@ -114,6 +125,7 @@ def distance(
 def goes_on(
     task: Task,
     width: Float[Array, " obs"],
+    slack: Float[Array, ""],
     said: Float[Array, "b out"],
     next_obs: Float[Array, "b obs"],
     probes: Float[Array, "m obs"],
@@ -122,7 +134,7 @@ def goes_on(
     if task.terminated is None:
         return jnp.ones(next_obs.shape[0])
     if task.terminated == "learned":
-        on = jax.nn.sigmoid(-said[:, -1])
+        on = jax.nn.sigmoid(-said[:, -1] / slack)
         hard = (said[:, -1] <= 0).astype(jnp.float32)
         return on + jax.lax.stop_gradient(hard - on)
     ends = jax.vmap(task.terminated)
@@ -169,7 +181,14 @@ def lived(
         else:
             apart = jnp.zeros(obs.shape[0])
         known = reach.holds(next_obs) & jnp.isfinite(reward)
-        on = goes_on(task, width, said, next_obs, jax.random.normal(k_probe, (DIRECTIONS, task.obs_size)))
+        on = goes_on(
+            task,
+            width,
+            settings.kernel * ordinary.logit,
+            said,
+            next_obs,
+            jax.random.normal(k_probe, (DIRECTIONS, task.obs_size)),
+        )
         cut = ~known | (on < 0.5)
         next_obs = jnp.where(known[:, None], next_obs, obs)
         reward = jnp.where(known, reward, 0.0)
@@ -230,9 +249,7 @@ def values(critics: MLP, x: Float[Array, "n obs"]) -> Float[Array, "2 n"]:
 
 
 @partial(jax.jit, static_argnames="task")
-def measure_ordinary(
-    task: Task, model: Dynamics, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
-) -> Ordinary:
+def measure_ordinary(task: Task, model: Dynamics, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Ordinary:
     """By every member and the next one, on held-out data."""
     k, size = count(model.members), target_size(task)
     said = [said_by(task, model, jnp.asarray(i), obs, act) for i in range(k)]
@@ -240,7 +257,8 @@ def measure_ordinary(
     apart = jnp.concatenate([jnp.abs(one - other)[:, :size] for one, other in pairs])
     columns = jnp.maximum(jnp.quantile(apart, 0.95, axis=0), 1e-6)
     mean = jnp.concatenate([distance(columns, one, other) for one, other in pairs])
-    return Ordinary(columns, jnp.maximum(jnp.quantile(mean, 0.95), 1e-6), jnp.zeros(()))
+    logit = jnp.maximum(0.25 * jnp.std(said[0][:, -1]), 1.0)
+    return Ordinary(columns, jnp.maximum(jnp.quantile(mean, 0.95), 1e-6), jnp.zeros(()), logit)
 
 
 @jax.jit
