@@ -274,7 +274,7 @@ def _value_gradients(preset: Preset, task: str) -> ValueGradients:
         learning_rate=3e-3,
         batch=128,
         epochs=100,
-        max_steps=3000,
+        max_steps=5000,
         decay="cosine",
         patience=100,
     )
