@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.algorithms import imagined_findings as findings_of
 from musbo.algorithms.method import DONE, Foresight, Metrics, fit_metrics
-from musbo.core.diagnostics import Stage
+from musbo.core.diagnostics import Diagnostic, Findings, Quantiles, Stage, finite, quantiles
 from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, rows
@@ -181,7 +181,39 @@ class ValueGradients:
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
     def _metrics(self, index: int, numbers: dict[str, Any]) -> Metrics:
-        return Metrics(SERIES, index, self.updates, "window", index >= self.updates, numbers)
+        findings = climb_findings(quantiles(numbers["U"]), numbers["explained"], numbers["value"])
+        return Metrics(SERIES, index, self.updates, "window", index >= self.updates, numbers, findings)
+
+
+def climb_findings(U: Quantiles | None, explained: float, value: float) -> Findings:
+    """What is shown of a window."""
+    shown = (
+        Diagnostic(
+            "U",
+            U,
+            "trust U",
+            "How far what follows an imagined step counts, over the steps of a window: 1 is wholly.",
+            column="U at\n10/50/90 %",
+            series=SERIES,
+        ),
+        Diagnostic(
+            "explained",
+            finite(explained),
+            "explained by V",
+            "Share of the variance of the imagined returns that the critics predict.",
+            series=SERIES,
+            percent=True,
+        ),
+        Diagnostic(
+            "value",
+            finite(value),
+            "imagined value",
+            "Mean return of the lanes, above what an unknown step pays.",
+            unit="units of the reward",
+            series=SERIES,
+        ),
+    )
+    return Findings(shown)
 
 
 @stored("state/value-gradients")

@@ -2,7 +2,8 @@
 
 The return of a window counts what follows a step as far as it is trusted and as far as the lane lives,
 
-    X_t = r_t - r_0 + gamma (1 - end_t) ((1 - lambda) V(s_{t+1}) + lambda G_{t+1}),     G_t = X_t - (1 - U_t) max(0, X_t)
+    X_t = r_t - r_0 + gamma (1 - end_t) ((1 - lambda) V(s_{t+1}) + lambda G_{t+1})
+    G_t = X_t - (1 - U_t) max(0, X_t)
 
 with V(s_H) after the last step. r_0 is what a step is worth of which nothing is known, so doubt never pays. U is the
 trust in a step by the disagreement d of two members of M in units of d95, its level on held-out data,
