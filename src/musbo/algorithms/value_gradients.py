@@ -47,6 +47,8 @@ class ValueGradients:
 
     dynamics: FitSettings = FitSettings(members=5, hidden=(128, 128, 128, 128), activation="silu")
     """M: the dynamics ensemble."""
+    noise: float = 0.1
+    """Noise on the states that M is fitted from, as a share of one step's change: it learns to lead back."""
     window: WindowSettings = WindowSettings()
     """Imagined windows and how far they are trusted."""
     climb: ClimbSettings = ClimbSettings()
@@ -105,7 +107,7 @@ class ValueGradients:
         )
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
-        k_fit, k_new, k_climb = jax.random.split(key, 3)
+        k_fit, k_new, k_climb, k_noise = jax.random.split(key, 4)
         scaling = measure(data, learn_reward=task.reward == "learned")
         if state.stage == "collected":
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
@@ -117,6 +119,8 @@ class ValueGradients:
         if state.stage == "dynamics":
             work = state.fit or objectives.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new)
             rows_M = objectives.dynamics_rows(task, data, scaling)
+            if self.noise:
+                rows_M = objectives.steadied(rows_M, scaling, self.noise, k_noise)
             error = objectives.SquaredError(logit=task.terminated == "learned")
             fitted = work
             for fitted, epoch in fit.epochs(self.dynamics, error, rows_M, work, k_fit):

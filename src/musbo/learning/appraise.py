@@ -8,10 +8,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from musbo.learning.handover import Rating
 from musbo.learning.imagine import Starts, draw_starts, survive
-from musbo.learning.window import Ordinary, distance, said_by
-from musbo.models.dynamics import Dynamics, step
+from musbo.learning.window import Ordinary, distance, goes_on, moved, said_by
+from musbo.models.dynamics import Dynamics
 from musbo.models.gaussian import GaussianPolicy
-from musbo.models.mlp import count, member
+from musbo.models.mlp import count
 from musbo.tasks.task import Task
 
 
@@ -35,15 +35,16 @@ def appraise(
     start = draw_starts(starts, rollouts, key)
     n = count(model.members)
     reach = model.scaling.reach(start)
+    width, silent = jnp.ones(task.obs_size), jnp.zeros((1, task.obs_size))
 
     def under(index: Int[Array, ""]) -> tuple[Array, ...]:
-        network = member(model.members, index)
-
         def one_step(carry: tuple, t: Int[Array, ""]) -> tuple:
             obs, alive, lost = carry
             act = policy(obs)
-            moved = jax.vmap(lambda s, a: step(task, network, model.scaling, s, a))(obs, act)
-            next_obs, reward, live, terminated = survive(reach, obs, alive, *moved)
+            said = said_by(task, model, index, obs, act)
+            next_obs, reward = moved(task, model.scaling, obs, act, said)
+            ended = goes_on(task, width, jnp.ones(()), said, next_obs, silent) < 0.5
+            next_obs, reward, live, terminated = survive(reach, obs, alive, next_obs, reward, ended)
             lost = lost | (alive & ~live)
             reward = jnp.where(lost, unknown, reward)
             return (next_obs, live & ~terminated, lost), (obs, act, reward, live)

@@ -26,6 +26,8 @@ from musbo.models.frame import Frame
 from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
 from musbo.tasks.task import Task
 
+FIRST_ALPHA = 0.01  # in units of value
+
 
 @stored("settings/climb")
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def begin(settings: ClimbSettings, obs: int, act: int, key: PRNGKeyArray) -> Cli
     actor = init_mlp(k_actor, (obs, *settings.actor, 2 * act), "silu", last_gain=0.01)
     sizes = (obs, *settings.critic, 1)
     critics = jax.vmap(lambda k: init_mlp(k, sizes, "silu", last_gain=0.1))(jax.random.split(k_critics, 2))
-    return fresh(actor, jnp.asarray(math.log(0.1), jnp.float32), critics, critics)
+    return fresh(actor, jnp.asarray(math.log(FIRST_ALPHA), jnp.float32), critics, critics)
 
 
 @jax.jit

@@ -82,6 +82,21 @@ def dynamics_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:
     return _rows(data, *_dynamics_arrays(task, data, scaling))
 
 
+def steadied(rows: Rows, scaling: Scaling, noise: float, key: PRNGKeyArray) -> Rows:
+    """The rows and a copy of the training rows that begin a little beside the truth and end where it ended.
+
+    What is fitted on them leads back: an imagined trajectory does not drift away from what states can be. `noise` is a
+    share of one step's ordinary change.
+    """
+    size = scaling.obs_mean.shape[0]
+    step = noise * jax.random.normal(key, (rows.x.shape[0], size))
+    x = rows.x.at[:, :size].add(step * (scaling.target_std[:size] / scaling.obs_std)[None])
+    y = rows.y.at[:, :size].add(-step)
+    both = jnp.concatenate([rows.x, x]), jnp.concatenate([rows.y, y])
+    train = np.concatenate([rows.train, rows.train + np.int32(rows.x.shape[0])])
+    return Rows(*both, train, rows.heldout)
+
+
 @jax.jit
 def _labeler_arrays(data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
     x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
