@@ -47,7 +47,7 @@ class ValueGradients:
 
     dynamics: FitSettings = FitSettings(members=5, hidden=(128, 128, 128, 128), activation="silu")
     """M: the dynamics ensemble."""
-    noise: float = 0.1
+    noise: float = 0.02
     """Noise on the states that M is fitted from, as a share of one step's change: it learns to lead back."""
     window: WindowSettings = WindowSettings()
     """Imagined windows and how far they are trusted."""

@@ -42,7 +42,7 @@ class ClimbSettings:
     """Adam's step size of the actor, at first; it falls to a tenth within a deployment."""
     critic_rate: float = 1e-3
     """Adam's step size of the critics."""
-    alpha_rate: float = 1e-2
+    alpha_rate: float = 2e-2
     """Adam's step size of log alpha."""
     largest: float = 1.0
     """Largest norm of the actor's gradient, in units of value."""
