@@ -163,7 +163,7 @@ class ValueGradients:
                     task, self.check.rollouts, steps, self.window.k, policy, M, state.ordinary, state.worth.unknown,
                     heldout, k_check,
                 )  # fmt: skip
-                choice = handover.choose(self.handover, state.choice, policy, seen, i)  # type: ignore[arg-type]
+                choice = handover.choose(self.handover, state.choice, policy, seen, i)
                 state = replace(state, choice=choice, checked=i)
                 chosen = {"chosen": int(choice.update), "stopped": bool(choice.stopped)}
                 numbers = {**findings_of.rating_numbers(seen), **chosen}

@@ -22,6 +22,7 @@ from musbo.core.registry import stored
 from musbo.learning.imagine import Imagine, Rollout, Starts, draw_starts, trajectories
 from musbo.learning.label import disagreement
 from musbo.models.dynamics import Dynamics
+from musbo.models.frame import AnyPolicy
 from musbo.models.labeler import Labeler
 from musbo.models.mlp import count, member
 from musbo.models.policy import Policy
@@ -131,7 +132,7 @@ def _unrated(fields: dict[str, Any]) -> dict[str, Any]:
 class Choice(eqx.Module):
     """The policy that would be handed over now, and what imagination says of it."""
 
-    policy: Policy
+    policy: AnyPolicy
     rating: Rating
     update: Int[Array, ""]
     stopped: Bool[Array, ""]
@@ -190,7 +191,7 @@ def _rewarded(rollout: Rollout) -> tuple[Float[Array, ""], Float[Array, ""], Flo
     return known @ returns / jnp.sum(known), known @ length / jnp.sum(known), jnp.mean(cut.astype(jnp.float32))
 
 
-def choose(handover: Handover, choice: Choice | None, policy: Policy, rating: Rating, update: int) -> Choice:
+def choose(handover: Handover, choice: Choice | None, policy: AnyPolicy, rating: Rating, update: int) -> Choice:
     """The choice after a check at `update`; the first one has no predecessor."""
     now = Choice(policy, rating, jnp.asarray(update, jnp.int32), jnp.zeros((), bool))
     return now if choice is None else handover.choose(choice, now)

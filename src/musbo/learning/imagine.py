@@ -19,6 +19,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.scaling import Reach, Scaling
 from musbo.models.dynamics import Dynamics, step
+from musbo.models.frame import AnyPolicy
 from musbo.models.mlp import MLP, count, member
 from musbo.models.policy import Policy
 from musbo.tasks.task import Task
@@ -131,7 +132,7 @@ def path(
 def foresee(
     task: Task,
     steps: int,
-    policy: Policy,
+    policy: AnyPolicy,
     model: Dynamics,
     start: Float[Array, "b obs"],
     actions: Float[Array, "b t act"] | None = None,
