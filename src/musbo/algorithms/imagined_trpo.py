@@ -8,7 +8,7 @@ resumes to the same bits as an uninterrupted one.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -282,24 +282,35 @@ def update(
     outer_key: PRNGKeyArray,
 ) -> tuple[Policy, Value, dict[str, Array], dict[str, Array]]:
     """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step."""
-    where, k_imagine, keys = _begin_update(settings, task, initial, anywhere, index, key)
+    where, k_imagine, keys = _begin_update(settings.imagine, task, initial, anywhere, index, key)
     rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key)  # lines 7, 8
-    return _learn(settings, task, policy, value, P, rollout, index, *keys)
+    parts = Learning(settings.label, settings.baseline, settings.discount, settings.trpo, settings.policy.learned_sigma)
+    return _learn(parts, task, policy, value, P, rollout, index, *keys)
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
 def _begin_update(
-    settings: ImaginedTRPO, task: Task, initial: Starts, anywhere: Starts, index: Int[Array, ""], key: PRNGKeyArray
+    settings: Imagine, task: Task, initial: Starts, anywhere: Starts, index: Int[Array, ""], key: PRNGKeyArray
 ) -> tuple[Float[Array, "b obs"], PRNGKeyArray, tuple[PRNGKeyArray, ...]]:
     """Start states, the key of imagination, and the keys of what follows it."""
     k_start, k_imagine, *keys = jax.random.split(jax.random.fold_in(key, index), 5)
-    where = start_states(settings.imagine, task, initial, anywhere, settings.imagine.rollouts, k_start)
+    where = start_states(settings, task, initial, anywhere, settings.rollouts, k_start)
     return where, k_imagine, tuple(keys)
+
+
+class Learning(NamedTuple):
+    """The settings that lines 9 and 10 depend on: with others changed, their program is the same."""
+
+    label: Label
+    baseline: Baseline
+    discount: Discounting
+    trpo: TRPO
+    learned_sigma: bool
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
 def _learn(
-    settings: ImaginedTRPO,
+    settings: Learning,
     task: Task,
     policy: Policy,
     value: Value,
@@ -330,7 +341,7 @@ def _learn(
     weighted = standardise(advantages, live) * rollout.weight
     policy, step = trpo_step(  # line 10
         settings.trpo,
-        settings.policy.learned_sigma,
+        settings.learned_sigma,
         policy,
         rollout.obs.reshape(-1, task.obs_size),
         rollout.act.reshape(-1, task.act_size),

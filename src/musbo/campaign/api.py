@@ -100,7 +100,7 @@ def run(
     settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
     given = task if isinstance(task, Task) else None
     folder = start(settings, data, out, given)
-    return resume(folder, task=given, observe=observe)
+    return resume(folder, task=given, observe=observe, trust_task=True)
 
 
 def start(
@@ -123,11 +123,15 @@ def resume(
     task: str | Task | None = None,
     observe: Observer = unobserved,
     checkpoint_seconds: float = runner.CHECKPOINT_SECONDS,
+    trust_task: bool = False,
 ) -> Result:
-    """Do all that is left of the run in `folder`. `task` is needed only where the run began with a Task object."""
+    """Do all that is left of the run in `folder`.
+
+    A task of your own is not imported because a run names it: give it as `task`, or say `trust_task=True`.
+    """
     keep_compiled()
     folder = Path(folder)
-    summary = runner.advance(folder, observe, _given(task), checkpoint_seconds)
+    summary = runner.advance(folder, observe, _given(task), checkpoint_seconds, trust_task)
     return Result(folder, summary, load_policy(folder))
 
 
@@ -172,9 +176,10 @@ def evaluate(
     deployment: int | None = None,
     seed: int | None = None,
     task: str | Task | None = None,
+    trust_task: bool = False,
 ) -> Measurement:
     """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
-    settings, found, policy, d, seed = _visit(Path(folder), deployment, seed, task)
+    settings, found, policy, d, seed = _visit(Path(folder), deployment, seed, task, trust_task)
     count = settings.episodes if episodes is None else episodes
     return Measurement(Path(folder), settings.task, d, seed, measure.measure(found, policy, count, seed))
 
@@ -186,17 +191,18 @@ def film(
     deployment: int | None = None,
     seed: int | None = None,
     task: str | Task | None = None,
+    trust_task: bool = False,
 ) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
     """Pictures of the run's policy at work, one per step: by default the first episode of the run's evaluation."""
-    _, found, policy, _, seed = _visit(Path(folder), deployment, seed, task)
+    _, found, policy, _, seed = _visit(Path(folder), deployment, seed, task, trust_task)
     return render(found, policy, seed, steps)
 
 
 def _visit(
-    folder: Path, deployment: int | None, seed: int | None, task: str | Task | None
+    folder: Path, deployment: int | None, seed: int | None, task: str | Task | None, trust_task: bool
 ) -> tuple[Campaign, Task, AnyPolicy, int, int]:
     keep_compiled()
-    created, found = folders.open_task(folder, _given(task))
+    created, found = folders.open_task(folder, _given(task), trust_task)
     settings = created.settings
     policy, d = results.final_policy(folder, deployment)
     if seed is not None and seed < 0:

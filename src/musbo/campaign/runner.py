@@ -70,9 +70,10 @@ def advance(
     observe: Observer = unobserved,
     given: Task | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    trust_task: bool = False,
 ) -> Summary:
     """Do every step that is left. Raises `Interrupted` after Ctrl-C, with everything written down."""
-    created, task = open_task(folder, given)
+    created, task = open_task(folder, given, trust_task)
     with lock(folder), Ledger(folder / LEDGER, writable=True) as ledger, _interruptible(observe) as stop:
         runner = Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
         resumed = len(ledger.events()) > 1

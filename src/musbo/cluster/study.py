@@ -34,6 +34,7 @@ from musbo.campaign.settings import short_name, task_from, task_in, task_name
 from musbo.core import serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
+from musbo.core.inside import inside
 from musbo.core.lock import lock
 from musbo.core.registry import stored
 
@@ -229,7 +230,7 @@ def to_toml(study: Study) -> str:
 
 def recorded(out: Path) -> Study | None:
     """What the study in `out` has been so far."""
-    path = out / RECORD
+    path = inside(out, RECORD)
     try:
         found = serial.from_json(json.loads(path.read_text()))
     except (FileNotFoundError, NotADirectoryError):
