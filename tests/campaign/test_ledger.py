@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -283,6 +284,21 @@ def forge(path: Path, kind: str, payload: str) -> None:
     chain = hashlib.sha256(json.dumps([chain, *row]).encode()).hexdigest()
     database.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", (*row, chain))
     database.execute("UPDATE seal SET events = ?, chain = ?", (count + 1, chain))
+    database.commit()
+    database.close()
+
+
+def rewritten(path: Path, change: Callable[[str], str]) -> None:
+    """Change every payload, with hashes that are right."""
+    database = sqlite3.connect(path)
+    for trigger in ("events_stay", "events_stay_as_they_are"):
+        database.execute(f"DROP TRIGGER {trigger}")
+    chain = "0" * 64
+    for *row, payload, _ in database.execute("SELECT * FROM events ORDER BY id").fetchall():
+        new = change(payload)
+        chain = hashlib.sha256(json.dumps([chain, *row, new]).encode()).hexdigest()
+        database.execute("UPDATE events SET payload = ?, digest = ? WHERE id = ?", (new, chain, row[0]))
+    database.execute("UPDATE seal SET chain = ?", (chain,))
     database.commit()
     database.close()
 

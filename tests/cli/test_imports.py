@@ -119,7 +119,7 @@ def test_a_cell_that_is_resumed_imports_too(here: Path, where: str):
         words = cell.command([], here / one.folder, one.words(here, ()), imports)
         subprocess.run(words, env=ENVIRONMENT, check=True, capture_output=True)
     assert read_status(here / one.folder).finished
-    assert commands(here) == [f"resume --import {here}/my_own.py --import json {here / one.folder}"]
+    assert commands(here) == [f"resume --import {here}/my_own.py --import json {here / one.folder} --trust-task"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float32, UInt8
 from numpy.typing import ArrayLike
@@ -46,16 +48,35 @@ class NumpyPolicy:
         self.low = np.asarray(frame.centre - frame.half_range)
         self.high = np.asarray(frame.centre + frame.half_range)
         self._call = compiled(policy)
+        _require_sound(policy, self.obs_size, self.act_size)
 
     def __call__(self, obs: ArrayLike) -> Float32[np.ndarray, "*b act"]:
-        seen = np.asarray(obs, np.float32)
+        try:
+            seen = np.asarray(obs, np.float32)
+        except (ValueError, TypeError) as error:
+            raise UserError(f"the policy takes numbers, not {type(obs).__name__}: {error}.") from error
         if seen.ndim not in (1, 2) or seen.shape[-1] != self.obs_size:
             raise UserError(
                 f"the policy takes one observation of {self.obs_size} numbers or rows of such, not an array of shape "
                 f"{seen.shape}."
             )
+        if not np.isfinite(seen).all():
+            place = int(np.argwhere(~np.isfinite(np.atleast_2d(seen)))[0][1])
+            raise UserError(f"observation {place} is not a finite number: no action can be chosen for it.")
         act = np.asarray(self._call(np.atleast_2d(seen)))
         return np.clip(act, self.low, self.high).reshape(*seen.shape[:-1], self.act_size)
+
+
+def _require_sound(policy: AnyPolicy, obs_size: int, act_size: int) -> None:
+    """Refuse weights that are no numbers, or that do not fit together."""
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(policy, eqx.is_inexact_array))):
+        raise UserError("the policy has weights that are not finite numbers: it is damaged, or its training failed.")
+    try:
+        act = jax.eval_shape(policy, jax.ShapeDtypeStruct((1, obs_size), np.float32))
+    except Exception as error:  # whatever JAX says about shapes
+        raise UserError("the arrays of the policy do not fit together: it is damaged.") from error
+    if act.shape != (1, act_size):
+        raise UserError("the arrays of the policy do not fit together: it is damaged.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,9 @@ from musbo.core.lock import lock
 from musbo.data.batch import Batch
 from musbo.data.checks import require_sound
 from musbo.data.files import batch_bytes
+from musbo.field.dry_run import dry_run, same_values, values_of
 from musbo.field.worlds import no_simulator
-from musbo.tasks.find import digest
+from musbo.tasks.find import TASKS, digest
 from musbo.tasks.task import Task
 
 TRIES = 100
@@ -37,7 +38,14 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
     odd = [tuple(finding.text for finding in require_sound(batch, task, origin)) for origin, batch in data]
     if len(data) > settings.budget:
         raise UserError(f"{len(data)} batches were given for a budget of {settings.budget}: raise --budget.")
+    for origin, batch in data:
+        if len(batch) < 2:
+            raise UserError(f"{origin} has one transition; a batch needs two, one to train on and one held out.")
     settings.method.require(task)
+    ours = settings.task in TASKS and given is None
+    if not ours:
+        dry_run(task)
+    values = () if ours else values_of(task)
     missing = settings.budget - len(data)
     if missing and (reason := no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --budget."
@@ -56,7 +64,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
             for (origin, batch), texts in zip(data, odd, strict=True)
         )
         with Ledger(place / LEDGER, create=True) as ledger:
-            ledger.append(Created(settings, shape_of(task), versions(), brought, source))
+            ledger.append(Created(settings, shape_of(task), versions(), brought, source, values))
 
 
 # A new directory
@@ -135,6 +143,11 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False) -> tuple[
     task = load_task(task_in(folder, created.settings.task), given, trusted)
     if created.task != shape_of(task):
         raise UserError(f"task {created.settings.task} is not what this run began with: restore it, or start anew.")
+    if created.task_values and not same_values(created.task_values, values_of(task)):
+        raise UserError(
+            f"the reward or the termination of task {created.settings.task} gives other values than when this run "
+            "began, and what it has learned is not about those: restore it, or start anew."
+        )
     return created, task
 
 

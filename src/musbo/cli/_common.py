@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from musbo.cli._imports import again
+from musbo.cli._output import print_json as print_json
 from musbo.core.errors import UserError
 
 INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
@@ -34,12 +35,6 @@ def add_deployment(parser: argparse.ArgumentParser) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one object on standard output and nothing else")
-
-
-def print_json(value: Any) -> None:
-    import json
-
-    print(json.dumps(value))
 
 
 def console() -> Any:

@@ -21,7 +21,6 @@ more seeds, tasks or methods adds to it, and what has been run is not run again.
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -37,6 +36,7 @@ from musbo.core.errors import UserError
 from musbo.core.inside import inside
 from musbo.core.lock import lock
 from musbo.core.registry import stored
+from musbo.core.text import parse_json, parse_toml, read_text
 
 RECORD = "study.json"
 
@@ -154,15 +154,10 @@ def load(name: str) -> Study:
         text = (resources.files("musbo") / "studies" / f"{name}.toml").read_text()
     else:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path)
         except OSError as error:
             raise UserError(f"cannot read the study {path}: {error.strerror}.") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"the study {path} is not UTF-8 ({error}): save it as that.") from error
-    try:
-        return parse(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"the study {name} is not TOML: {error}.") from error
+    return parse(parse_toml(text, f"the study {name}"))
 
 
 def parse(found: dict[str, Any]) -> Study:
@@ -232,12 +227,12 @@ def recorded(out: Path) -> Study | None:
     """What the study in `out` has been so far."""
     path = inside(out, RECORD)
     try:
-        found = serial.from_json(json.loads(path.read_text()))
+        found = serial.from_json(parse_json(read_text(path), str(path)))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; fix this, or choose another directory.") from error
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a copy.") from error
     if not isinstance(found, Study):
         raise UserError(f"{path} describes no study: restore it from a copy.")

@@ -9,6 +9,7 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,11 @@ from musbo.data.batch import Batch, make_batch
 FORMAT = "musbo-batch"
 VERSION = 1
 METADATA_KEY = b"musbo"
+
+_OURS = re.compile(r"(next_obs|obs|act)_\d{1,6}|reward|terminated|truncated|episode|step")
+MODEST = 20_000_000
+EXPANSION = 50
+"""Numbers that a file may hold: so many, or this many for every byte of it. A kilobyte can stand for gigabytes."""
 
 
 def batch_bytes(batch: Batch) -> bytes:
@@ -55,8 +61,12 @@ def batch_bytes(batch: Batch) -> bytes:
 def batch_from_bytes(data: bytes, source: str = "the batch") -> Batch:
     """Inverse of `batch_bytes`; `source` names the file in errors."""
     try:
-        table = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError) as error:
+        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        names = file.schema_arrow.names
+        columns = [name for name in dict.fromkeys(names) if _OURS.fullmatch(name)]
+        _require_modest(file.metadata, columns, len(data), source)
+        table = file.read(columns=columns)  # the others are not even decoded
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, ValueError, KeyError) as error:
         raise UserError(
             f"{source} is not a readable Parquet file (foreign, cut short or damaged): write it again."
         ) from error
@@ -76,6 +86,21 @@ def read_batch(path: Path | str) -> Batch:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
     return batch_from_bytes(data, str(path))
+
+
+def _require_modest(metadata: Any, columns: list[str], size: int, source: str) -> None:
+    """Refuse a file that says little in many numbers before any of them is decoded."""
+    numbers = metadata.num_rows * len(columns)
+    chunks = (
+        metadata.row_group(i).column(j) for i in range(metadata.num_row_groups) for j in range(metadata.num_columns)
+    )
+    decoded = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
+    limit = max(MODEST, EXPANSION * size)
+    if max(numbers, decoded // 8) > limit:
+        raise UserError(
+            f"{source} has {size:,} bytes, which stand for {max(numbers, decoded // 8):,} numbers; musbo takes at most "
+            f"{limit:,} from it: split it, or leave out constant columns."
+        )
 
 
 def _require_known_version(metadata: dict[bytes, bytes], source: str) -> None:
