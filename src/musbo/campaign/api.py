@@ -27,6 +27,7 @@ from musbo.campaign.summary import Summary
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
 from musbo.core.errors import UserError
+from musbo.core.inside import given
 from musbo.core.plain import plain
 from musbo.data.batch import Batch
 from musbo.data.files import read_batch
@@ -119,9 +120,9 @@ def run(
     interrupted goes on with `resume`.
     """
     settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
-    given = task if isinstance(task, Task) else None
-    folder = start(settings, data, out, given)
-    return resume(folder, task=given, observe=observe, trust_task=True)
+    own = task if isinstance(task, Task) else None
+    folder = start(settings, data, out, own)
+    return resume(folder, task=own, observe=observe, trust_task=True)
 
 
 def start(
@@ -129,7 +130,7 @@ def start(
 ) -> Path:
     """Create a campaign and do nothing yet; returns its folder."""
     keep_compiled()
-    folder = default_folder(settings) if out is None else Path(out)
+    folder = default_folder(settings) if out is None else given(out)
     folders.create(folder, settings, [_sourced(item, i) for i, item in enumerate(data)], task)
     return folder
 
@@ -151,7 +152,7 @@ def resume(
     A task of your own is not imported because a run names it: give it as `task`, or say `trust_task=True`.
     """
     keep_compiled()
-    folder = Path(folder)
+    folder = given(folder)
     summary = runner.advance(folder, observe, _given(task), checkpoint_seconds, trust_task)
     return Result(folder, summary, load_policy(folder))
 
@@ -163,7 +164,7 @@ def _given(task: str | Task | None) -> Task | None:
 def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
     """The policy of a run's folder (after `deployment`; by default the last), or of a `policy.safetensors` file."""
     keep_compiled()
-    path = Path(path)
+    path = given(path)
     if path.is_dir():
         return NumpyPolicy(results.final_policy(path, deployment)[0])
     policy = serial.load(path)
@@ -200,7 +201,7 @@ def evaluate(
     trust_task: bool = False,
 ) -> Measurement:
     """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
-    settings, found, policy, d, seed = _visit(Path(folder), deployment, seed, task, trust_task)
+    settings, found, policy, d, seed = _visit(given(folder), deployment, seed, task, trust_task)
     count = settings.episodes if episodes is None else episodes
     return Measurement(Path(folder), settings.task, d, seed, measure.measure(found, policy, count, seed))
 
@@ -215,7 +216,7 @@ def film(
     trust_task: bool = False,
 ) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
     """Pictures of the run's policy at work, one per step: by default the first episode of the run's evaluation."""
-    _, found, policy, _, seed = _visit(Path(folder), deployment, seed, task, trust_task)
+    _, found, policy, _, seed = _visit(given(folder), deployment, seed, task, trust_task)
     return render(found, policy, seed, steps)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from musbo.algorithms import recipes
 from musbo.algorithms.method import Method
 from musbo.core.errors import UserError
+from musbo.core.inside import given
 from musbo.core.registry import stored
 from musbo.tasks.find import TASKS, find_task
 from musbo.tasks.task import Task
@@ -126,7 +127,7 @@ def slug(text: str) -> str:
 
 def _file_and_name(task: str) -> tuple[Path | None, str]:
     place, colon, name = task.rpartition(":")
-    return (Path(place), name) if colon and place.endswith(".py") else (None, task)
+    return (given(place), name) if colon and place.endswith(".py") else (None, task)
 
 
 def default_folder(settings: Campaign) -> Path:

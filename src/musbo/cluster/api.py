@@ -11,6 +11,7 @@ from musbo.cluster.plan import Said
 from musbo.cluster.progress import Progress
 from musbo.cluster.study import Cell, Study
 from musbo.core.errors import UserError
+from musbo.core.inside import given
 from musbo.tasks import modules
 
 
@@ -71,7 +72,7 @@ def study(
     brought = tuple(str(Path(name).resolve()) if modules.is_file(name) else name for name in imports)
     for name in brought:
         modules.load(name, "imports are package.module or path/to/file.py")
-    return StudyResult(Path(out), carry_out(said, Path(out), True, How(jobs, ray, brought, trust_task)))
+    return StudyResult(given(out), carry_out(said, given(out), True, How(jobs, ray, brought, trust_task)))
 
 
 def carry_out(

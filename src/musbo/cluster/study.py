@@ -30,15 +30,16 @@ from typing import Any
 
 from musbo.algorithms.recipes import PRESETS, default_preset, scale
 from musbo.campaign.settings import short_name, task_from, task_in, task_name
-from musbo.core import serial
+from musbo.core import formats, serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
-from musbo.core.inside import inside
+from musbo.core.inside import given, inside
 from musbo.core.lock import lock
 from musbo.core.registry import stored
 from musbo.core.text import parse_json, parse_toml, read_text
 
 RECORD = "study.json"
+FORMAT, VERSION = "musbo-study", 2
 
 
 @stored("study/variant")
@@ -147,7 +148,7 @@ def ready() -> dict[str, str]:
 
 def load(name: str) -> Study:
     """A study from a file, or a ready one by its name."""
-    path = Path(name)
+    path = given(name)
     if path.suffix != ".toml":
         if name not in ready():
             raise UserError(f"there is no study {name!r}: give a .toml file, or one of {', '.join(ready())}.")
@@ -227,7 +228,7 @@ def recorded(out: Path) -> Study | None:
     """What the study in `out` has been so far."""
     path = inside(out, RECORD)
     try:
-        found = serial.from_json(parse_json(read_text(path), str(path)))
+        found = serial.from_json(_undamaged(parse_json(read_text(path), str(path)), str(path)))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -260,8 +261,24 @@ def record(out: Path, asked: Study | None) -> Study:
         except OSError as error:
             raise UserError(f"cannot make {out}: {error.strerror}; choose another --out.") from error
         kept = _with_tasks(whole, lambda task: task_from(out, task))
-        write_whole(out / RECORD, json.dumps(serial.to_json(kept), indent=1).encode())
+        tree = serial.to_json(kept)
+        described = {**formats.header(FORMAT, VERSION), "study": tree, "sha256": _digest(tree)}
+        write_whole(out / RECORD, json.dumps(described, indent=1).encode())
     return whole
+
+
+def _digest(tree: Any) -> str:
+    return serial.sha256(json.dumps(tree, sort_keys=True).encode())
+
+
+def _undamaged(found: Any, source: str) -> Any:
+    """The study in a record; refused where its digest is another. Records of format 1 have none."""
+    if isinstance(found, dict) and "type" in found:
+        return found
+    formats.require_known(found, FORMAT, VERSION, source)
+    if found.get("sha256") != _digest(found.get("study")):
+        raise UserError(f"{source} is damaged (it is not what its digest says): restore it from a copy.")
+    return found["study"]
 
 
 def _with_tasks(study: Study, named: Callable[[str], str]) -> Study:

@@ -20,3 +20,10 @@ def inside(folder: Path, *names: str) -> Path:
                 "remove it."
             )
     return path
+
+
+def given(path: str | Path) -> Path:
+    """A path as a user gave it; refused where no file can have such a name."""
+    if "\0" in str(path):
+        raise UserError(f"{str(path)!r} cannot be the name of a file: it has a NUL in it.")
+    return Path(path)
