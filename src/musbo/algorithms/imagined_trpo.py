@@ -201,16 +201,19 @@ class ImaginedTRPO:
             policy, value, numbers, signals = update(
                 self, task, state.policy, state.value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer
             )
-            state = replace(state, policy=policy, value=value, update=i + 1)
-            yield state, self._update_metrics(i + 1, P, host(numbers), host(signals))
+            rejected = 0 if bool(numbers["accepted"]) else state.rejected + 1
+            state = replace(state, policy=policy, value=value, update=i + 1, rejected=rejected)
+            yield state, self._update_metrics(i + 1, P, host(numbers), host(signals), rejected)
         choice = state.choice
         findings = findings_of.chosen(choice) + findings_of.calibration(objectives.calibration(P, data))
-        state = replace(state, stage="collected", policy=choice.policy, choice=None, update=0, checked=-1)
+        state = replace(state, stage="collected", policy=choice.policy, choice=None, update=0, checked=-1, rejected=0)
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
-    def _update_metrics(self, index: int, judge: Labeler, numbers: dict[str, Any], signals: dict[str, Any]) -> Metrics:
+    def _update_metrics(
+        self, index: int, judge: Labeler, numbers: dict[str, Any], signals: dict[str, Any], rejected: int
+    ) -> Metrics:
         seen = {name: quantiles(values) for name, values in signals.items()}
-        findings = self.label.findings(judge, seen)
+        findings = self.label.findings(judge, seen) + findings_of.rejections(rejected, numbers["value_explained"])
         over = index >= self.updates
         return Metrics(SERIES, index, self.updates, "update", over, {**numbers, **signals}, findings)
 
@@ -228,6 +231,7 @@ class State(eqx.Module):
     choice: Choice | None = None
     update: int = eqx.field(static=True, default=0)
     checked: int = eqx.field(static=True, default=-1)  # the update of the last check
+    rejected: int = eqx.field(static=True, default=0)  # updates in a row that changed nothing
 
 
 def host(numbers: dict[str, Array]) -> dict[str, Any]:
@@ -330,7 +334,10 @@ def _learn(
     flat = phi[:-1].reshape(-1, f)
 
     def fitted(v: Value, wanted: Float[Array, "t b"], k: PRNGKeyArray) -> Value:
-        return settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)
+        new = settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)
+        # One that is no longer finite would have every further update rejected: the last sound one is kept.
+        sound = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(new)]))
+        return jax.tree.map(lambda now, before: jnp.where(sound, now, before), new, v)
 
     # The first baseline of a deployment is fitted on this batch before it is used.
     value = jax.lax.cond(

@@ -26,7 +26,7 @@ from musbo.field.worlds import no_simulator
 from musbo.tasks.find import TASKS, digest
 from musbo.tasks.task import Task
 
-TRIES = 100
+TRIES = 5
 
 
 def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None) -> None:
@@ -96,16 +96,21 @@ def _made(folder: Path) -> Iterator[Path]:
 
 def _locked(folder: Path, stack: ExitStack) -> Path:
     """A new directory, locked. Until it is locked, another process may take it for one of a killed process."""
-    for _ in range(TRIES):
+    for left in reversed(range(TRIES)):
         place = new_place(folder)
         try:
             place.mkdir()
         except OSError as error:
             raise UserError(f"cannot make {place}: {error.strerror}; choose another --out.") from error
-        with suppress(UserError):
+        try:
             stack.enter_context(lock(place))
             if place.is_dir():
                 return place
+        except UserError:
+            if place.is_dir():
+                _remove(place)
+            if not left:
+                raise
     raise UserError(f"cannot lock a new directory beside {folder}: choose another --out.")
 
 

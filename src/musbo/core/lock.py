@@ -30,8 +30,8 @@ def lock(folder: Path, what: str = "campaign") -> Iterator[None]:
         raise UserError(f"this process (pid {os.getpid()}) is running the {what} {folder} already")
     with ExitStack() as stack:
         try:
-            # Not "w": if we are refused it must keep the holder's name.
-            file = stack.enter_context(open(path, "a+", opener=_no_link))
+            # Not "w": if we are refused it must keep the holder's name. No buffer: what is not written stays unwritten.
+            file = stack.enter_context(open(path, "a+b", buffering=0, opener=_no_link))
         except OSError as error:
             raise UserError(f"cannot lock the {what} {folder}: {error.strerror}; check the path") from error
         if os.fstat(file.fileno()).st_nlink > 1:
@@ -40,7 +40,7 @@ def lock(folder: Path, what: str = "campaign") -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:  # POSIX allows either
             file.seek(0)
-            pid, _, host = file.read().strip().partition(" ")
+            pid, _, host = file.read(1000).decode(errors="replace").strip().partition(" ")
             raise UserError(
                 f"another process (pid {pid or 'unknown'}) is running this {what} ({folder}, on host "
                 f"{host or 'unknown'}): let it end or stop it first"
@@ -49,8 +49,7 @@ def lock(folder: Path, what: str = "campaign") -> Iterator[None]:
         try:
             try:
                 file.truncate(0)
-                file.write(f"{os.getpid()} {socket.gethostname()}\n")
-                file.flush()
+                file.write(f"{os.getpid()} {socket.gethostname()}\n".encode())
             except OSError as error:  # the disk is full
                 raise UserError(f"cannot write {path}: {error.strerror}; fix this and try again") from error
             yield
