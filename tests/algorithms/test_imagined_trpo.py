@@ -123,8 +123,8 @@ def test_a_trajectory_that_runs_away_spoils_nothing():
 
     _, tame, *_ = updated(M)
     _, value, numbers, _ = updated(replace(M, members=jax.vmap(steep)(M.members)))
-    assert 0.3 < float(numbers["length"]) / TINY.imagine.horizon < 0.99  # some were cut
-    assert bool(numbers["accepted"]) and np.isfinite(float(numbers["value_explained"]))
+    assert 0.3 < float(numbers.length) / TINY.imagine.horizon < 0.99  # some were cut
+    assert bool(numbers.accepted) and np.isfinite(float(numbers.value_explained))
     assert np.abs(np.asarray(value.weights)).max() < 100 * np.abs(np.asarray(tame.weights)).max()
 
 

@@ -1,5 +1,6 @@
 """`--import`: methods of one's own, from a file or a module, in every verb and in every cell of a study."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -144,5 +145,10 @@ def test_nor_does_a_record_that_somebody_has_changed(here: Path, capsys: pytest.
     changed = record.read_text().replace('"--episodes"', f'"--import={here}/my_own.py", "--episodes"')
     assert changed != record.read_text()
     record.write_text(changed)
+    assert main(["study", "--out", "study"]) == 2
+    assert "not what its digest says" in capsys.readouterr().err
+    tree = json.loads(changed)["study"]
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()  # as whoever changed it could
+    record.write_text(json.dumps({**json.loads(changed), "sha256": digest}))
     assert main(["study", "--out", "study"]) == 2
     assert "--import among its words" in capsys.readouterr().err and commands(here) == []

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.algorithms import imagined_findings as findings_of
 from musbo.algorithms.method import DONE, Foresight, Metrics, fit_metrics
@@ -201,21 +201,21 @@ class ImaginedTRPO:
             policy, value, numbers, signals = update(
                 self, task, state.policy, state.value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer
             )
-            rejected = 0 if bool(numbers["accepted"]) else state.rejected + 1
+            rejected = 0 if bool(numbers.accepted) else state.rejected + 1
             state = replace(state, policy=policy, value=value, update=i + 1, rejected=rejected)
-            yield state, self._update_metrics(i + 1, P, host(numbers), host(signals), rejected)
+            yield state, self._update_metrics(i + 1, P, numbers, host(signals), rejected)
         choice = state.choice
         findings = findings_of.chosen(choice) + findings_of.calibration(objectives.calibration(P, data))
         state = replace(state, stage="collected", policy=choice.policy, choice=None, update=0, checked=-1, rejected=0)
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
     def _update_metrics(
-        self, index: int, judge: Labeler, numbers: dict[str, Any], signals: dict[str, Any], rejected: int
+        self, index: int, judge: Labeler, numbers: "Numbers", signals: dict[str, Any], rejected: int
     ) -> Metrics:
         seen = {name: quantiles(values) for name, values in signals.items()}
-        findings = self.label.findings(judge, seen) + findings_of.rejections(rejected, numbers["value_explained"])
+        findings = self.label.findings(judge, seen) + findings_of.rejections(rejected, float(numbers.value_explained))
         over = index >= self.updates
-        return Metrics(SERIES, index, self.updates, "update", over, {**numbers, **signals}, findings)
+        return Metrics(SERIES, index, self.updates, "update", over, {**host(numbers._asdict()), **signals}, findings)
 
 
 @stored("state/imagined-trpo")
@@ -284,7 +284,7 @@ def update(
     index: Int[Array, ""],
     key: PRNGKeyArray,
     outer_key: PRNGKeyArray,
-) -> tuple[Policy, Value, dict[str, Array], dict[str, Array]]:
+) -> tuple[Policy, Value, "Numbers", dict[str, Array]]:
     """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step."""
     where, k_imagine, keys = _begin_update(settings.imagine, task, initial, anywhere, index, key)
     rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key)  # lines 7, 8
@@ -324,7 +324,7 @@ def _learn(
     k_label: PRNGKeyArray,
     k_first: PRNGKeyArray,
     k_value: PRNGKeyArray,
-) -> tuple[Policy, Value, dict[str, Array], dict[str, Array]]:
+) -> tuple[Policy, Value, "Numbers", dict[str, Array]]:
     """Lines 9 and 10 on what was imagined."""
     rollout, signals = settings.label(rollout, P, k_label)  # line 9
 
@@ -365,18 +365,29 @@ def tenths(rollout: Rollout, signals: Signals) -> dict[str, Array]:
     return {name: jnp.nanquantile(jnp.where(rollout.live, x, jnp.nan)[::4], at) for name, x in signals.items()}
 
 
-def update_numbers(rollout: Rollout, advantages: Array, values: Array, step: Any) -> dict[str, Array]:
+class Numbers(NamedTuple):
     """What one update is worth knowing by."""
+
+    imagined_sum: Float[Array, ""]
+    length: Float[Array, ""]
+    kl: Float[Array, ""]
+    gain: Float[Array, ""]
+    accepted: Bool[Array, ""]
+    fraction: Float[Array, ""]
+    value_explained: Float[Array, ""]
+
+
+def update_numbers(rollout: Rollout, advantages: Array, values: Array, step: Any) -> Numbers:
     live = rollout.live.astype(jnp.float32)
     n = jnp.maximum(jnp.sum(live), 1.0)
     returns = advantages + values
     spread = jnp.sum(live * (returns - jnp.sum(live * returns) / n) ** 2)
-    return {
-        "imagined_sum": jnp.sum(rollout.reward) / live.shape[1],
-        "length": n / live.shape[1],
-        "kl": step.kl,
-        "gain": step.gain,
-        "accepted": step.accepted,
-        "fraction": step.fraction,
-        "value_explained": 1 - jnp.sum(live * advantages**2) / jnp.maximum(spread, 1e-12),
-    }
+    return Numbers(
+        imagined_sum=jnp.sum(rollout.reward) / live.shape[1],
+        length=n / live.shape[1],
+        kl=step.kl,
+        gain=step.gain,
+        accepted=step.accepted,
+        fraction=step.fraction,
+        value_explained=1 - jnp.sum(live * advantages**2) / jnp.maximum(spread, 1e-12),
+    )

@@ -315,7 +315,7 @@ class Ledger:
             raise UserError(
                 f"{self.path} was changed or damaged since it was written ({error}): restore it from a copy"
             ) from error
-        except (sqlite3.DatabaseError, json.JSONDecodeError, upgrade.Damaged, OverflowError) as error:
+        except (sqlite3.DatabaseError, json.JSONDecodeError, upgrade.Damaged, OverflowError, UnicodeError) as error:
             raise UserError(
                 f"{self.path} is damaged or not a ledger of musbo ({error}): check the path, or restore it from a copy"
             ) from error

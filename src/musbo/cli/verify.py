@@ -6,7 +6,7 @@ from pathlib import Path
 from musbo.cli import _common
 
 ORDER = 35
-HELP = "Check that a run is what was written: ledger, data, networks and the files made from them."
+HELP = "Check that a run is what was written: ledger, data and networks."
 EXAMPLES = """
   musbo verify runs/pendulum-musbo-quick-s0        after a copy, or before somebody else relies on it
   musbo verify studies/small/* --json
@@ -20,25 +20,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def action(arguments: argparse.Namespace) -> int:
     """2 where anything is wrong."""
-    from musbo.campaign.verify import verify
+    from musbo.campaign.verify import Verified, verify
     from musbo.core.errors import UserError
     from musbo.core.plain import plain
 
-    found = {}
+    found: dict[str, Verified] = {}
     for run in arguments.runs:
         try:
-            found[str(run)] = plain(verify(run))
+            found[str(run)] = verify(run)
         except UserError as error:  # its ledger cannot be read: nothing else can be checked
-            found[str(run)] = {"problems": [str(error)]}
+            found[str(run)] = Verified(0, 0, 0, 0, (str(error),))
     if arguments.json:
-        _common.print_json(found)
+        _common.print_json(plain(found))
     else:
         for run, seen in found.items():
-            if not seen["problems"]:
-                print(
-                    f"{run}: sound ({seen['events']} events, {seen['metrics']} rows of metrics, {seen['artefacts']} "
-                    f"artefacts, {seen['files']} files)"
-                )
-            for problem in seen["problems"]:
-                print(f"{run}: {problem}")
-    return 2 if any(seen["problems"] for seen in found.values()) else 0
+            counts = (
+                f"{seen.events} events, {seen.metrics} rows of metrics, {seen.artefacts} artefacts, {seen.files} files"
+            )
+            for line in seen.problems or (f"sound ({counts})",):
+                print(f"{run}: {line}")
+    return 2 if any(seen.problems for seen in found.values()) else 0

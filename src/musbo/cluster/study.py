@@ -276,9 +276,10 @@ def _undamaged(found: Any, source: str) -> Any:
     if isinstance(found, dict) and "type" in found:
         return found
     formats.require_known(found, FORMAT, VERSION, source)
-    if found.get("sha256") != _digest(found.get("study")):
-        raise UserError(f"{source} is damaged (it is not what its digest says): restore it from a copy.")
-    return found["study"]
+    match found:
+        case {"study": tree, "sha256": said} if said == _digest(tree):
+            return tree
+    raise UserError(f"{source} is damaged (it is not what its digest says): restore it from a copy.")
 
 
 def _with_tasks(study: Study, named: Callable[[str], str]) -> Study:
