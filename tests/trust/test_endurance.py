@@ -154,7 +154,7 @@ def test_a_report_that_is_killed(whole: tuple[str, float], tmp_path: Path, numbe
         process.kill()
         process.communicate()
     done("report", "run", cwd=tmp_path)
-    assert (tmp_path / "run" / "report" / "index.html").read_text().endswith("</html>\n")
+    assert (tmp_path / "run" / "report" / "index.html").read_text().rstrip().endswith("</html>")
 
 
 # Races
