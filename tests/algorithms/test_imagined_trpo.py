@@ -22,7 +22,7 @@ from musbo.learning import fit, handover, imagine
 from musbo.learning.explore import SeekingActor
 from musbo.learning.handover import Rating
 from musbo.learning.imagine import Imagine, Rollout
-from musbo.learning.label import Seen, Signals
+from musbo.learning.label import Disagreement, Seen, Signals
 from musbo.models.actor import UniformActor
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
@@ -123,8 +123,8 @@ def test_a_trajectory_that_runs_away_spoils_nothing():
 
     _, tame, *_ = updated(M)
     _, value, numbers, _ = updated(replace(M, members=jax.vmap(steep)(M.members)))
-    assert 0.3 < float(numbers["length"]) / TINY.imagine.horizon < 0.99  # some were cut
-    assert bool(numbers["accepted"]) and np.isfinite(float(numbers["value_explained"]))
+    assert 0.3 < float(numbers.length) / TINY.imagine.horizon < 0.99  # some were cut
+    assert bool(numbers.accepted) and np.isfinite(float(numbers.value_explained))
     assert np.abs(np.asarray(value.weights)).max() < 100 * np.abs(np.asarray(tame.weights)).max()
 
 
@@ -364,3 +364,17 @@ def test_places_where_no_episode_begins():
 def test_impossible_settings(wrong: dict):
     with pytest.raises(UserError):
         replace(TINY, **wrong)
+
+
+def test_updates_that_are_all_rejected_are_said():
+    """Where U is 0 everywhere no step can be accepted: training says both instead of ending in silence."""
+    data, before, key, _ = deployment(0, 1)
+    blind = replace(TINY, label=Disagreement(alpha=1e9), updates=25, check=replace(TINY.check, every=25))
+    said: dict[int, dict[str, str]] = {}
+    for state, metrics in blind.train(pointmass, data, before, key):
+        if metrics.stage == "improve":
+            said[metrics.index] = {caution.kind: caution.text for caution in metrics.findings.cautions}
+            assert state.rejected == metrics.index
+    assert set(said[19]) == {"nothing trusted"} and "U from 0.000 to 0.000" in said[19]["nothing trusted"]
+    assert "the last 20 updates were rejected" in said[20]["updates rejected"]
+    assert "the last 25 updates were rejected" in said[25]["updates rejected"]

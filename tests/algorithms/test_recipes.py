@@ -117,6 +117,13 @@ def test_the_applied_delta(task: str):
     assert replace(step, literal_delta=True).applied_delta == TABLE[task][2]
 
 
+@pytest.mark.parametrize("preset", ["fast", "paper"])
+def test_lambda_is_larger_on_the_ant(preset: Any):
+    """Appendix F: 0.97 on the ant, 0.95 elsewhere."""
+    tasks = ("ant", "halfcheetah", "hopper", "walker2d", "cheetah-run")
+    assert [recipe("musbo", preset, task).discount.lam for task in tasks] == [0.97, 0.95, 0.95, 0.95, 0.95]
+
+
 def test_bremens_own_delta():
     """0.1 on both cheetahs, where MUSBO's table has 0.05 for one of them."""
     for task, delta in {"halfcheetah": 0.1, "cheetah-run": 0.1, "cheetah-run-gym": 0.1, "hopper": 0.05}.items():

@@ -19,6 +19,9 @@ MACHINE = {
     ("open", "collected"): "full",
     ("part", "shard"): "part",
     ("part", "collected"): "full",
+    ("open", "failed"): "open",
+    ("part", "failed"): "part",
+    ("rest", "failed"): "rest",
     ("full", "checkpoint"): "full",
     ("full", "trained"): "able",
     ("able", "evaluated"): "rest",
@@ -35,6 +38,8 @@ def example(kind: str, mark: int = 0) -> Any:
             return events.Created(tiny.settings(seed=mark), shape_of(builtin.pointmass), {"musbo": "0"})
         case "shard":
             return events.Shard(f"shard {mark}")
+        case "failed":
+            return events.Failed(f"fault {mark}")
         case "collected":
             return events.Collected(f"batch {mark}", 100, 2, -1.5, 50.0)
         case "trained":

@@ -1,12 +1,16 @@
 """The ledger holds what happened, in an order that makes sense, and survives kill -9 at any moment."""
 
+import hashlib
+import json
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -266,18 +270,103 @@ def test_an_event_that_nobody_knows_is_named(tmp_path: Path) -> None:
         ("stopped", '{"type": "event/stopped", "version": 9, "fields": {}}', "event/stopped version 9 is not known"),
         ("resumed", '{"type": "event/stopped", "version": 1, "fields": {}}', "holds something else"),
     ):
-        database = sqlite3.connect(path)
-        row = database.execute(
-            "INSERT INTO events (time, kind, deployment, payload) VALUES (0, ?, 0, ?)", (kind, payload)
-        )
-        database.commit()
-        with pytest.raises(UserError, match=words), Ledger(path) as ledger:
+        shutil.copy(path, other := tmp_path / "other")
+        forge(other, kind, payload)
+        with pytest.raises(UserError, match=words), Ledger(other) as ledger:
             ledger.events()
-        database.execute("DROP TRIGGER events_stay")
-        database.execute("DELETE FROM events WHERE id = ?", (row.lastrowid,))
-        database.execute("CREATE TRIGGER events_stay BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'no'); END")
-        database.commit()
-        database.close()
+
+
+def forge(path: Path, kind: str, payload: str) -> None:
+    """Add an event whose hashes are right, as another program could."""
+    database = sqlite3.connect(path)
+    count, chain = database.execute("SELECT events, chain FROM seal").fetchone()
+    row = (count + 1, 0.0, kind, 0, payload)
+    chain = hashlib.sha256(json.dumps([chain, *row]).encode()).hexdigest()
+    database.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", (*row, chain))
+    database.execute("UPDATE seal SET events = ?, chain = ?", (count + 1, chain))
+    database.commit()
+    database.close()
+
+
+def rewritten(path: Path, change: Callable[[str], str]) -> None:
+    """Change every payload, with hashes that are right."""
+    database = sqlite3.connect(path)
+    for trigger in ("events_stay", "events_stay_as_they_are"):
+        database.execute(f"DROP TRIGGER {trigger}")
+    chain = "0" * 64
+    for *row, payload, _ in database.execute("SELECT * FROM events ORDER BY id").fetchall():
+        new = change(payload)
+        chain = hashlib.sha256(json.dumps([chain, *row, new]).encode()).hexdigest()
+        database.execute("UPDATE events SET payload = ?, digest = ? WHERE id = ?", (new, chain, row[0]))
+    database.execute("UPDATE seal SET chain = ?", (chain,))
+    database.commit()
+    database.close()
+
+
+# Changes and damage
+
+
+def sealed(path: Path) -> None:
+    with Ledger(path, create=True) as ledger:
+        fill(ledger, "created", "shard 1", "collected 1")
+        for i in range(3):
+            ledger.record(1, "improve", i, 3, {"return": 1.5 * i})
+        ledger.record(1, "improve", 1, 3, {"return": 9.0})  # replaces a row
+        put(ledger, "checkpoint", 1)
+
+
+def read_all(path: Path) -> tuple[object, ...]:
+    with Ledger(path) as ledger:
+        return ledger.events(), ledger.status(), ledger.metrics()
+
+
+def test_the_hashes_are_what_the_format_says(tmp_path: Path) -> None:
+    """By hand: every event's digest covers the one before it, and the seal covers the rest."""
+    sealed(path := tmp_path / "ledger")
+    database = sqlite3.connect(path)
+    before = "0" * 64
+    *events, (*last, chain) = database.execute("SELECT * FROM events ORDER BY id").fetchall()
+    for *row, digest in (*events, (*last, chain)):
+        before = hashlib.sha256(json.dumps([before, *row]).encode()).hexdigest()
+        assert digest == before
+    metrics = database.execute("SELECT deployment, stage, step, total, row FROM metrics").fetchall()
+    total = sum(int(hashlib.sha256(json.dumps(list(row)).encode()).hexdigest(), 16) for row in metrics) % 2**256
+    (checkpoint,) = database.execute("SELECT time, deployment, payload FROM checkpoint").fetchall()
+    under_way = hashlib.sha256(json.dumps(list(checkpoint)).encode()).hexdigest()
+    assert database.execute("SELECT * FROM seal").fetchall() == [(1, 3, chain, 3, f"{total:064x}", under_way)]
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE events SET payload = replace(payload, '1', '2') WHERE id = 2", "event 2 is not what was written"),
+        ("UPDATE events SET time = time + 1 WHERE id = 1", "event 1 is not what was written"),
+        ("UPDATE events SET deployment = 2 WHERE id = 3", "event 3 is not what was written"),
+        ("UPDATE events SET payload = CAST(payload AS BLOB) WHERE id = 3", "event 3 is not what was written"),
+        ("DELETE FROM events WHERE id = 3", "it has 2 of 3 events"),
+        ("DELETE FROM events WHERE id = 2", "event 3 is not what was written"),
+        ("UPDATE metrics SET row = replace(row, '9.0', '8.0')", "the metrics are not what was written"),
+        ("UPDATE metrics SET step = 7 WHERE step = 2", "the metrics are not what was written"),
+        ("DELETE FROM metrics WHERE step = 1", "the metrics are not what was written"),
+        ("UPDATE checkpoint SET payload = payload || ' '", "the checkpoint is not what was written"),
+        ("DELETE FROM checkpoint", "the checkpoint is not what was written"),
+        ("DELETE FROM seal", "its seal is damaged"),
+        ("UPDATE seal SET total = 'x'", "its seal is damaged"),
+        ("UPDATE seal SET events = 'x'", "its seal is damaged"),
+    ],
+)
+def test_a_change_behind_our_back_is_noticed(tmp_path: Path, statement: str, words: str) -> None:
+    sealed(path := tmp_path / "ledger")
+    read_all(path)
+    database = sqlite3.connect(path)
+    for trigger in ("events_stay", "events_stay_as_they_are"):
+        database.execute(f"DROP TRIGGER {trigger}")
+    assert database.execute(statement).rowcount
+    database.commit()
+    database.close()
+    with pytest.raises(UserError, match=f"was changed or damaged since it was written .{words}"):
+        read_all(path)
 
 
 # Kill -9

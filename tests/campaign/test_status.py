@@ -40,6 +40,7 @@ def test_the_status_is_what_the_events_say() -> None:
         created,
         {1: example("collected", 1)},
         (example("shard", 6),),
+        (),
         None,
         {1: example("trained", 2)},
         {1: example("evaluated", 5)},

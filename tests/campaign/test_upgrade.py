@@ -18,7 +18,7 @@ import pytest
 from musbo.algorithms.imagined_trpo import State
 from musbo.campaign import runner, schema
 from musbo.campaign.ledger import Ledger
-from musbo.campaign.summary import summary, whereabouts
+from musbo.campaign.summary import read_status, summary, whereabouts
 from musbo.core import serial
 from musbo.core.diagnostics import Quantiles
 from musbo.core.errors import UserError
@@ -156,3 +156,18 @@ def test_the_states_of_format_1_are_read(run: Path):
     assert len(policies) == 1 and len(states) == 2
     (choice,) = [state.choice for state in states if state.choice is not None]
     assert np.isfinite(choice.rating.returns).all() and np.isnan(choice.rating.length)
+
+
+@pytest.mark.parametrize(("said", "steps"), [(7, 7), (None, 0), ("absent", 0)])
+def test_the_steps_of_an_oracle_are_carried_over(tmp_path: Path, said: object, steps: int):
+    shutil.copytree(GOLDEN / "run-v1", tmp_path / "run")
+    database = sqlite3.connect(tmp_path / "run" / "ledger.sqlite")
+    database.execute("DROP TRIGGER IF EXISTS events_stay_as_they_are")
+    (text,) = database.execute("SELECT payload FROM events WHERE kind = 'batch' AND deployment = 1").fetchone()
+    payload = json.loads(text)
+    payload.pop("extra_steps", None)
+    payload |= {} if said == "absent" else {"extra_steps": said}
+    database.execute("UPDATE events SET payload = ? WHERE kind = 'batch' AND deployment = 1", (json.dumps(payload),))
+    database.commit()
+    database.close()
+    assert read_status(tmp_path / "run").collected[1].extra_steps == steps

@@ -1,5 +1,6 @@
 """`--import`: methods of one's own, from a file or a module, in every verb and in every cell of a study."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -119,7 +120,7 @@ def test_a_cell_that_is_resumed_imports_too(here: Path, where: str):
         words = cell.command([], here / one.folder, one.words(here, ()), imports)
         subprocess.run(words, env=ENVIRONMENT, check=True, capture_output=True)
     assert read_status(here / one.folder).finished
-    assert commands(here) == [f"resume --import {here}/my_own.py --import json {here / one.folder}"]
+    assert commands(here) == [f"resume --import {here}/my_own.py --import json {here / one.folder} --trust-task"]
 
 
 @pytest.mark.parametrize(
@@ -144,5 +145,10 @@ def test_nor_does_a_record_that_somebody_has_changed(here: Path, capsys: pytest.
     changed = record.read_text().replace('"--episodes"', f'"--import={here}/my_own.py", "--episodes"')
     assert changed != record.read_text()
     record.write_text(changed)
+    assert main(["study", "--out", "study"]) == 2
+    assert "not what its digest says" in capsys.readouterr().err
+    tree = json.loads(changed)["study"]
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()  # as whoever changed it could
+    record.write_text(json.dumps({**json.loads(changed), "sha256": digest}))
     assert main(["study", "--out", "study"]) == 2
     assert "--import among its words" in capsys.readouterr().err and commands(here) == []

@@ -111,6 +111,7 @@ def test_killed_twice_and_resumed(tmp_path: Path, tasks: list[str], seeds: list[
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was there is reused
 
 
+@pytest.mark.long
 def test_a_cell_has_the_same_bits_with_and_without_a_core_of_its_own(tmp_path: Path):
     """As on this machine, and as on a cluster, where a cell sees every core; tiny networks would agree anyhow."""
     short = ["--preset", "quick", "--budget", "1", "--updates", "3", "--episodes", "1"]

@@ -193,5 +193,5 @@ def test_files_that_cannot_be_read(tmp_path: Path):
 @pytest.mark.parametrize("text", ["{", "5", "[]", '{"seeds": [0]}'])
 def test_a_damaged_record_is_named(tmp_path: Path, text: str):
     (tmp_path / "study.json").write_text(text)
-    with pytest.raises(UserError, match="restore it from a copy"):
+    with pytest.raises(UserError, match="study.json .*(restore it from a copy|make or copy the file again)"):
         recorded(tmp_path)

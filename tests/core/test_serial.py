@@ -263,11 +263,11 @@ def test_every_truncation_of_a_file_is_refused(tmp_path: Path) -> None:
         (safetensors.numpy.save({}, {"musbo": "[]"}), "damaged format header"),
         (safetensors.numpy.save({}, {"musbo": '{"format": "musbo-bundle", "version": 1}'}), "is a 'musbo-bundle' file"),
         (
-            safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 3}'}),
+            safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 4}'}),
             "newer musbo: .* Upgrade musbo",
         ),
         (
-            safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 3, "writer": "musbo 9.9"}'}),
+            safetensors.numpy.save({}, {"musbo": '{"format": "musbo-tree", "version": 4, "writer": "musbo 9.9"}'}),
             r"newer musbo \(musbo 9.9\)",
         ),
         (

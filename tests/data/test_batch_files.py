@@ -1,5 +1,6 @@
 """Batches on disk: nothing changes on the way, users' tables are understood, and broken files are named."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -92,13 +93,19 @@ def test_golden_file_of_version_1():
     assert_same(read_batch(GOLDEN / "batch-v1.parquet"), golden_batch())
 
 
-def test_golden_header_of_version_1():
+def test_golden_headers():
     """What other programs may rely on: the header and the flat columns with their types."""
-    for schema in (
-        pq.read_schema(GOLDEN / "batch-v1.parquet"),
-        pq.read_schema(pa.BufferReader(batch_bytes(golden_batch()))),
+    digest = hashlib.sha256()
+    for name, array in vars(golden_batch()).items():  # by hand
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    for schema, header in (
+        (pq.read_schema(GOLDEN / "batch-v1.parquet"), {"version": 1}),
+        (
+            pq.read_schema(pa.BufferReader(batch_bytes(golden_batch()))),
+            {"version": 2, "sha256": digest.hexdigest()},
+        ),
     ):
-        assert json.loads(schema.metadata[b"musbo"]) == {"format": "musbo-batch", "version": 1}
+        assert json.loads(schema.metadata[b"musbo"]) == {"format": "musbo-batch", **header}
         assert {field.name: str(field.type) for field in schema} == {
             "obs_0": "float",
             "obs_1": "float",
@@ -167,7 +174,7 @@ def test_a_column_that_occurs_twice(tmp_path):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b'{"format": "musbo-batch", "version": 2}', "it has format 2, and musbo .* reads up to 1. Upgrade musbo"),
+        (b'{"format": "musbo-batch", "version": 3}', "it has format 3, and musbo .* reads up to 2. Upgrade musbo"),
         (b'{"format": "musbo-tree", "version": 1}', "is a 'musbo-tree' file, not a 'musbo-batch' one"),
         (b'{"version": 1}', "damaged format header"),
         (b"[]", "damaged format header"),

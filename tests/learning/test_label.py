@@ -173,20 +173,22 @@ def test_findings_of_disagreement(alpha: Any, wanted: float):
 
 
 @pytest.mark.parametrize(
-    ("U", "inert"),
+    ("U", "said"),
     [
-        (Quantiles(0.0, 0.01, 0.05), False),  # a range of 0.05 is enough
-        (Quantiles(0.0, 0.01, 0.0499), True),
-        (Quantiles(0.97, 0.98, 0.99), True),
-        (Quantiles(1.0, 1.0, 1.0), True),
-        (WIDE, False),
-        (None, False),  # nothing is known
+        (Quantiles(0.0, 0.01, 0.05), []),  # a range of 0.05 is enough
+        (Quantiles(0.0, 0.01, 0.0499), ["nothing trusted"]),
+        (Quantiles(0.0, 0.0, 0.0), ["nothing trusted"]),
+        (Quantiles(0.05, 0.06, 0.07), ["inert"]),
+        (Quantiles(0.97, 0.98, 0.99), ["inert"]),
+        (Quantiles(1.0, 1.0, 1.0), ["inert"]),
+        (WIDE, []),
+        (None, []),  # nothing is known
     ],
 )
-def test_an_inert_coefficient(U: Quantiles | None, inert: bool):
+def test_a_coefficient_that_tells_no_steps_apart(U: Quantiles | None, said: list[str]):
     found = Disagreement().findings(JUDGE, {"U": U, "disagreement": None})
-    assert kinds(found) == ["inert"] * inert and shown(found)["U"] == U
-    if inert:
+    assert kinds(found) == said and shown(found)["U"] == U
+    if said:
         assert U is not None and f"U from {U.low:.3f} to {U.high:.3f}" in found.cautions[0].text
 
 

@@ -144,6 +144,29 @@ def test_a_termination_ends_the_future():
     assert float(soft.soft_step(SMALL, Entropy(), networks, None, rows, KEY)[1][0]) > 1e9
 
 
+def test_the_loss_of_support_by_hand():
+    """A variational autoencoder of the actions (reconstruction and half the divergence), less the Q that is climbed."""
+    kind, key = Support(reach=0.2, generator=(8,)), jax.random.PRNGKey(3)
+    parts = kind.begin(SoftSettings(actor=(8,)), 3, 2, jax.random.PRNGKey(1))
+    x, taken = (jax.random.uniform(jax.random.PRNGKey(i), (5, n), minval=-1.0) for i, n in ((4, 3), (5, 2)))
+    k_code, k_propose = jax.random.split(key)
+    code = np.asarray(jax.vmap(parts.encoder)(jnp.concatenate([x, taken], axis=1)), np.float64)
+    mean, log_spread = code[:, :4], np.clip(code[:, 4:], -4, 15)
+    z = mean + np.exp(log_spread) * np.asarray(jax.random.normal(k_code, (5, 4)))
+    rebuilt = np.tanh(np.asarray(jax.vmap(parts.decoder)(jnp.concatenate([x, jnp.asarray(z, jnp.float32)], axis=1))))
+    # KL(N(mean, spread) || N(0, 1)), averaged over the numbers of the code.
+    divergence = np.mean(0.5 * (np.exp(2 * log_spread) + mean**2 - 1) - log_spread)
+    proposed = decode(parts.decoder, x, latents(k_propose, (5, 4)))
+    climbed = nudged(parts.nudge, 0.2, x, proposed)
+
+    def q(states: Any, actions: Any) -> Any:
+        value = jnp.sum(actions, axis=1) + states[:, 0]
+        return jnp.stack([value, 100.0 + value])
+
+    expected = np.mean((rebuilt - np.asarray(taken)) ** 2) + 0.5 * divergence - np.mean(q(x, climbed)[0])
+    np.testing.assert_allclose(kind.loss(parts, q, None, x, taken, key), expected, rtol=1e-4)
+
+
 def test_the_generator_does_not_learn_from_the_critics():
     """BCQ's VAE is fitted to the data alone: another critic leaves its gradient as it is."""
     kind = Support(generator=(8,))

@@ -86,7 +86,7 @@ def kill_and_resume(run: Whole, folder: Path, moment: float) -> None:
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".run")) == []
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", [1, *(pytest.param(n, marks=pytest.mark.long) for n in (0, 2))])
 def test_kill_9_at_a_random_moment(small, tmp_path, number):
     kill_and_resume(small, tmp_path, random.Random(number).uniform(number / 3, (number + 1) / 3))
 

@@ -31,6 +31,21 @@ RAN_AWAY = 0.5
 """More than this share of imagined trajectories that were cut: the models are asked about what they do not know."""
 
 
+MANY = 20
+"""So many updates in a row that are rejected: chance alone does not do that."""
+
+
+def rejections(count: int, explained: float) -> Findings:
+    """What is said of `count` updates in a row that the line search rejected."""
+    if count < MANY:
+        return Findings()
+    text = (
+        f"the last {count} updates were rejected, so nothing was learned in them (the baseline explains "
+        f"{explained:.2f} of the returns); imagine more (--imagine.rollouts), or try --baseline small_mlp"
+    )
+    return Findings(cautions=(Caution("updates rejected", text),))
+
+
 def chosen(choice: Choice) -> Findings:
     """What is shown of the policy that is handed over."""
     return handed_over(int(choice.update), finite(float(choice.rating.cut)), finite(float(choice.rating.path)))

@@ -8,13 +8,13 @@ resumes to the same bits as an uninterrupted one.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.algorithms import imagined_findings as findings_of
 from musbo.algorithms.method import DONE, Foresight, Metrics, fit_metrics
@@ -201,18 +201,21 @@ class ImaginedTRPO:
             policy, value, numbers, signals = update(
                 self, task, state.policy, state.value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer
             )
-            state = replace(state, policy=policy, value=value, update=i + 1)
-            yield state, self._update_metrics(i + 1, P, host(numbers), host(signals))
+            rejected = 0 if bool(numbers.accepted) else state.rejected + 1
+            state = replace(state, policy=policy, value=value, update=i + 1, rejected=rejected)
+            yield state, self._update_metrics(i + 1, P, numbers, host(signals), rejected)
         choice = state.choice
         findings = findings_of.chosen(choice) + findings_of.calibration(objectives.calibration(P, data))
-        state = replace(state, stage="collected", policy=choice.policy, choice=None, update=0, checked=-1)
+        state = replace(state, stage="collected", policy=choice.policy, choice=None, update=0, checked=-1, rejected=0)
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
-    def _update_metrics(self, index: int, judge: Labeler, numbers: dict[str, Any], signals: dict[str, Any]) -> Metrics:
+    def _update_metrics(
+        self, index: int, judge: Labeler, numbers: "Numbers", signals: dict[str, Any], rejected: int
+    ) -> Metrics:
         seen = {name: quantiles(values) for name, values in signals.items()}
-        findings = self.label.findings(judge, seen)
+        findings = self.label.findings(judge, seen) + findings_of.rejections(rejected, float(numbers.value_explained))
         over = index >= self.updates
-        return Metrics(SERIES, index, self.updates, "update", over, {**numbers, **signals}, findings)
+        return Metrics(SERIES, index, self.updates, "update", over, {**host(numbers._asdict()), **signals}, findings)
 
 
 @stored("state/imagined-trpo")
@@ -228,6 +231,7 @@ class State(eqx.Module):
     choice: Choice | None = None
     update: int = eqx.field(static=True, default=0)
     checked: int = eqx.field(static=True, default=-1)  # the update of the last check
+    rejected: int = eqx.field(static=True, default=0)  # updates in a row that changed nothing
 
 
 def host(numbers: dict[str, Array]) -> dict[str, Any]:
@@ -247,26 +251,37 @@ def update(
     index: Int[Array, ""],
     key: PRNGKeyArray,
     outer_key: PRNGKeyArray,
-) -> tuple[Policy, Value, dict[str, Array], dict[str, Array]]:
+) -> tuple[Policy, Value, "Numbers", dict[str, Array]]:
     """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step."""
-    where, k_imagine, keys = _begin_update(settings, task, initial, anywhere, index, key)
+    where, k_imagine, keys = _begin_update(settings.imagine, task, initial, anywhere, index, key)
     rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key)  # lines 7, 8
-    return _learn(settings, task, policy, value, P, rollout, index, *keys)
+    parts = Learning(settings.label, settings.baseline, settings.discount, settings.trpo, settings.policy.learned_sigma)
+    return _learn(parts, task, policy, value, P, rollout, index, *keys)
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
 def _begin_update(
-    settings: ImaginedTRPO, task: Task, initial: Starts, anywhere: Starts, index: Int[Array, ""], key: PRNGKeyArray
+    settings: Imagine, task: Task, initial: Starts, anywhere: Starts, index: Int[Array, ""], key: PRNGKeyArray
 ) -> tuple[Float[Array, "b obs"], PRNGKeyArray, tuple[PRNGKeyArray, ...]]:
     """Start states, the key of imagination, and the keys of what follows it."""
     k_start, k_imagine, *keys = jax.random.split(jax.random.fold_in(key, index), 5)
-    where = start_states(settings.imagine, task, initial, anywhere, settings.imagine.rollouts, k_start)
+    where = start_states(settings, task, initial, anywhere, settings.rollouts, k_start)
     return where, k_imagine, tuple(keys)
+
+
+class Learning(NamedTuple):
+    """The settings that lines 9 and 10 depend on: with others changed, their program is the same."""
+
+    label: Label
+    baseline: Baseline
+    discount: Discounting
+    trpo: TRPO
+    learned_sigma: bool
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
 def _learn(
-    settings: ImaginedTRPO,
+    settings: Learning,
     task: Task,
     policy: Policy,
     value: Value,
@@ -276,7 +291,7 @@ def _learn(
     k_label: PRNGKeyArray,
     k_first: PRNGKeyArray,
     k_value: PRNGKeyArray,
-) -> tuple[Policy, Value, dict[str, Array], dict[str, Array]]:
+) -> tuple[Policy, Value, "Numbers", dict[str, Array]]:
     """Lines 9 and 10 on what was imagined."""
     rollout, signals = settings.label(rollout, P, k_label)  # line 9
 
@@ -286,7 +301,10 @@ def _learn(
     flat = phi[:-1].reshape(-1, f)
 
     def fitted(v: Value, wanted: Float[Array, "t b"], k: PRNGKeyArray) -> Value:
-        return settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)
+        new = settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)
+        # One that is no longer finite would have every further update rejected: the last sound one is kept.
+        sound = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(new)]))
+        return jax.tree.map(lambda now, before: jnp.where(sound, now, before), new, v)
 
     # The first baseline of a deployment is fitted on this batch before it is used.
     value = jax.lax.cond(
@@ -297,7 +315,7 @@ def _learn(
     weighted = standardise(advantages, live) * rollout.weight
     policy, step = trpo_step(  # line 10
         settings.trpo,
-        settings.policy.learned_sigma,
+        settings.learned_sigma,
         policy,
         rollout.obs.reshape(-1, task.obs_size),
         rollout.act.reshape(-1, task.act_size),
@@ -314,18 +332,29 @@ def tenths(rollout: Rollout, signals: Signals) -> dict[str, Array]:
     return {name: jnp.nanquantile(jnp.where(rollout.live, x, jnp.nan)[::4], at) for name, x in signals.items()}
 
 
-def update_numbers(rollout: Rollout, advantages: Array, values: Array, step: Any) -> dict[str, Array]:
+class Numbers(NamedTuple):
     """What one update is worth knowing by."""
+
+    imagined_sum: Float[Array, ""]
+    length: Float[Array, ""]
+    kl: Float[Array, ""]
+    gain: Float[Array, ""]
+    accepted: Bool[Array, ""]
+    fraction: Float[Array, ""]
+    value_explained: Float[Array, ""]
+
+
+def update_numbers(rollout: Rollout, advantages: Array, values: Array, step: Any) -> Numbers:
     live = rollout.live.astype(jnp.float32)
     n = jnp.maximum(jnp.sum(live), 1.0)
     returns = advantages + values
     spread = jnp.sum(live * (returns - jnp.sum(live * returns) / n) ** 2)
-    return {
-        "imagined_sum": jnp.sum(rollout.reward) / live.shape[1],
-        "length": n / live.shape[1],
-        "kl": step.kl,
-        "gain": step.gain,
-        "accepted": step.accepted,
-        "fraction": step.fraction,
-        "value_explained": 1 - jnp.sum(live * advantages**2) / jnp.maximum(spread, 1e-12),
-    }
+    return Numbers(
+        imagined_sum=jnp.sum(rollout.reward) / live.shape[1],
+        length=n / live.shape[1],
+        kl=step.kl,
+        gain=step.gain,
+        accepted=step.accepted,
+        fraction=step.fraction,
+        value_explained=1 - jnp.sum(live * advantages**2) / jnp.maximum(spread, 1e-12),
+    )

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float32, UInt8
 from numpy.typing import ArrayLike
@@ -25,6 +27,7 @@ from musbo.campaign.summary import Summary
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
 from musbo.core.errors import UserError
+from musbo.core.inside import given
 from musbo.core.plain import plain
 from musbo.data.batch import Batch
 from musbo.data.files import read_batch
@@ -46,16 +49,35 @@ class NumpyPolicy:
         self.low = np.asarray(frame.centre - frame.half_range)
         self.high = np.asarray(frame.centre + frame.half_range)
         self._call = compiled(policy)
+        _require_sound(policy, self.obs_size, self.act_size)
 
     def __call__(self, obs: ArrayLike) -> Float32[np.ndarray, "*b act"]:
-        seen = np.asarray(obs, np.float32)
+        try:
+            seen = np.asarray(obs, np.float32)
+        except (ValueError, TypeError) as error:
+            raise UserError(f"the policy takes numbers, not {type(obs).__name__}: {error}.") from error
         if seen.ndim not in (1, 2) or seen.shape[-1] != self.obs_size:
             raise UserError(
                 f"the policy takes one observation of {self.obs_size} numbers or rows of such, not an array of shape "
                 f"{seen.shape}."
             )
+        if not np.isfinite(seen).all():
+            place = int(np.argwhere(~np.isfinite(np.atleast_2d(seen)))[0][1])
+            raise UserError(f"observation {place} is not a finite number: no action can be chosen for it.")
         act = np.asarray(self._call(np.atleast_2d(seen)))
         return np.clip(act, self.low, self.high).reshape(*seen.shape[:-1], self.act_size)
+
+
+def _require_sound(policy: AnyPolicy, obs_size: int, act_size: int) -> None:
+    """Refuse weights that are no numbers, or that do not fit together."""
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(policy, eqx.is_inexact_array))):
+        raise UserError("the policy has weights that are not finite numbers: it is damaged, or its training failed.")
+    try:
+        act = jax.eval_shape(policy, jax.ShapeDtypeStruct((1, obs_size), np.float32))
+    except Exception as error:  # whatever JAX says about shapes
+        raise UserError("the arrays of the policy do not fit together: it is damaged.") from error
+    if act.shape != (1, act_size):
+        raise UserError("the arrays of the policy do not fit together: it is damaged.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +120,9 @@ def run(
     interrupted goes on with `resume`.
     """
     settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
-    given = task if isinstance(task, Task) else None
-    folder = start(settings, data, out, given)
-    return resume(folder, task=given, observe=observe)
+    own = task if isinstance(task, Task) else None
+    folder = start(settings, data, out, own)
+    return resume(folder, task=own, observe=observe, trust_task=True)
 
 
 def start(
@@ -108,7 +130,7 @@ def start(
 ) -> Path:
     """Create a campaign and do nothing yet; returns its folder."""
     keep_compiled()
-    folder = default_folder(settings) if out is None else Path(out)
+    folder = default_folder(settings) if out is None else given(out)
     folders.create(folder, settings, [_sourced(item, i) for i, item in enumerate(data)], task)
     return folder
 
@@ -123,11 +145,15 @@ def resume(
     task: str | Task | None = None,
     observe: Observer = unobserved,
     checkpoint_seconds: float = runner.CHECKPOINT_SECONDS,
+    trust_task: bool = False,
 ) -> Result:
-    """Do all that is left of the run in `folder`. `task` is needed only where the run began with a Task object."""
+    """Do all that is left of the run in `folder`.
+
+    A task of your own is not imported because a run names it: give it as `task`, or say `trust_task=True`.
+    """
     keep_compiled()
-    folder = Path(folder)
-    summary = runner.advance(folder, observe, _given(task), checkpoint_seconds)
+    folder = given(folder)
+    summary = runner.advance(folder, observe, _given(task), checkpoint_seconds, trust_task)
     return Result(folder, summary, load_policy(folder))
 
 
@@ -138,7 +164,7 @@ def _given(task: str | Task | None) -> Task | None:
 def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
     """The policy of a run's folder (after `deployment`; by default the last), or of a `policy.safetensors` file."""
     keep_compiled()
-    path = Path(path)
+    path = given(path)
     if path.is_dir():
         return NumpyPolicy(results.final_policy(path, deployment)[0])
     policy = serial.load(path)
@@ -172,9 +198,10 @@ def evaluate(
     deployment: int | None = None,
     seed: int | None = None,
     task: str | Task | None = None,
+    trust_task: bool = False,
 ) -> Measurement:
     """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
-    settings, found, policy, d, seed = _visit(Path(folder), deployment, seed, task)
+    settings, found, policy, d, seed = _visit(given(folder), deployment, seed, task, trust_task)
     count = settings.episodes if episodes is None else episodes
     return Measurement(Path(folder), settings.task, d, seed, measure.measure(found, policy, count, seed))
 
@@ -186,17 +213,18 @@ def film(
     deployment: int | None = None,
     seed: int | None = None,
     task: str | Task | None = None,
+    trust_task: bool = False,
 ) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
     """Pictures of the run's policy at work, one per step: by default the first episode of the run's evaluation."""
-    _, found, policy, _, seed = _visit(Path(folder), deployment, seed, task)
+    _, found, policy, _, seed = _visit(given(folder), deployment, seed, task, trust_task)
     return render(found, policy, seed, steps)
 
 
 def _visit(
-    folder: Path, deployment: int | None, seed: int | None, task: str | Task | None
+    folder: Path, deployment: int | None, seed: int | None, task: str | Task | None, trust_task: bool
 ) -> tuple[Campaign, Task, AnyPolicy, int, int]:
     keep_compiled()
-    created, found = folders.open_task(folder, _given(task))
+    created, found = folders.open_task(folder, _given(task), trust_task)
     settings = created.settings
     policy, d = results.final_policy(folder, deployment)
     if seed is not None and seed < 0:

@@ -4,8 +4,8 @@ A campaign goes round one circle per deployment, numbered from 1:
 
     created, then for d = 1, 2, ...: shard* collected(d), trained(d), evaluated(d); at last finished
 
-`stopped` and `resumed` may come at any time. An event is stored as the registry stores any class, with a name and a
-version, so that a field can be added later.
+A simulator may fail between shards (`failed`). `stopped` and `resumed` may come at any time. An event is stored as the
+registry stores any class, with a name and a version, so that a field can be added later.
 """
 
 import json
@@ -47,6 +47,8 @@ class Created:
     """Batches that are its first deployments."""
     task_digest: str | None = None
     """SHA-256 of the task's source file; None for a task of ours or an object of a Python program."""
+    task_values: tuple[float, ...] = ()
+    """What its reward and termination give for made-up transitions: whether they are the same later."""
 
 
 @stored("event/shard")
@@ -61,6 +63,14 @@ class Shard:
     """Steps that an oracle took in a copy of the simulator."""
     alone: int = 0
     """Transitions whose lane was the only one in step."""
+
+
+@stored("event/failed")
+@dataclass(frozen=True)
+class Failed:
+    """The simulator failed while a batch was collected. What was finished is a shard; the rest is begun anew."""
+
+    text: str
 
 
 @stored("event/collected")
@@ -190,9 +200,10 @@ class Checkpoint:
     """The stages so far, in order, and the last word of each."""
 
 
-What: TypeAlias = Created | Shard | Collected | Trained | Evaluated | Stopped | Resumed | Finished
+What: TypeAlias = Created | Shard | Failed | Collected | Trained | Evaluated | Stopped | Resumed | Finished
 KINDS: dict[str, type] = {
-    cls.__name__.lower(): cls for cls in (Created, Shard, Collected, Trained, Evaluated, Stopped, Resumed, Finished)
+    cls.__name__.lower(): cls
+    for cls in (Created, Shard, Failed, Collected, Trained, Evaluated, Stopped, Resumed, Finished)
 }
 
 

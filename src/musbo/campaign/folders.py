@@ -2,28 +2,31 @@
 
 import json
 import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from musbo.campaign.events import Brought, Created
 from musbo.campaign.ledger import Ledger
-from musbo.campaign.places import LEDGER, SETTINGS, STORE, new_place
+from musbo.campaign.places import LEDGER, LOCK, SETTINGS, STORE, new_place, new_places
 from musbo.campaign.settings import Campaign, load_task, shape_of, task_from, task_in
-from musbo.campaign.store import Store
+from musbo.campaign.store import Store, is_artefact
 from musbo.campaign.summary import read_status
 from musbo.campaign.versions import versions
 from musbo.core import serial
-from musbo.core.durable import sync_folder, write_whole
+from musbo.core.durable import is_temporary, sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.lock import lock
 from musbo.data.batch import Batch
 from musbo.data.checks import require_sound
 from musbo.data.files import batch_bytes
+from musbo.field.dry_run import dry_run, same_values, values_of
 from musbo.field.worlds import no_simulator
-from musbo.tasks.find import digest
+from musbo.tasks.find import TASKS, digest
 from musbo.tasks.task import Task
+
+TRIES = 5
 
 
 def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None) -> None:
@@ -31,11 +34,18 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
 
     It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
     """
-    task = load_task(settings.task, given)
+    task = load_task(settings.task, given, trusted=True)  # the user has just named it
     odd = [tuple(finding.text for finding in require_sound(batch, task, origin)) for origin, batch in data]
     if len(data) > settings.budget:
         raise UserError(f"{len(data)} batches were given for a budget of {settings.budget}: raise --budget.")
+    for origin, batch in data:
+        if len(batch) < 2:
+            raise UserError(f"{origin} has one transition; a batch needs two, one to train on and one held out.")
     settings.method.require(task)
+    ours = settings.task in TASKS and given is None
+    if not ours:
+        dry_run(task)
+    values = () if ours else values_of(task)
     missing = settings.budget - len(data)
     if missing and (reason := no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --budget."
@@ -46,17 +56,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
     source = digest(settings.task) if given is None else None
     settings = replace(settings, task=task_from(folder, settings.task))
     record = serial.to_json(settings)  # refuses what could not be read back, before anything is written
-    place = folder.parent / new_place(folder.name)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make {place}: {error.strerror}; choose another --out.") from error
-    with lock(place):
-        for stray in place.iterdir():  # of a process that was killed while it was here
-            if stray.is_dir():
-                shutil.rmtree(stray)
-            elif stray.name != "lock":
-                stray.unlink()
+    with _made(folder) as place:
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
         store = Store(place / STORE)
         brought = tuple(
@@ -64,12 +64,67 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
             for (origin, batch), texts in zip(data, odd, strict=True)
         )
         with Ledger(place / LEDGER, create=True) as ledger:
-            ledger.append(Created(settings, shape_of(task), versions(), brought, source))
+            ledger.append(Created(settings, shape_of(task), versions(), brought, source, values))
+
+
+# A new directory
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[Path]:
+    """A directory beside `folder` that becomes it. What killed processes left of theirs is removed."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {folder.parent}: {error.strerror}; choose another --out.") from error
+    for old in new_places(folder):
+        with suppress(UserError), lock(old):  # refused where its process is alive
+            _remove(old)
+    with ExitStack() as stack:
+        place = _locked(folder, stack)
         try:
+            yield place
             os.rename(place, folder)  # replaces an empty directory, and nothing else
+            sync_folder(folder.parent)
         except OSError as error:
+            _remove(place)
             raise UserError(f"cannot make {folder}: {error.strerror}; choose another --out.") from error
-        sync_folder(folder.parent)
+        except UserError:
+            _remove(place)
+            raise
+
+
+def _locked(folder: Path, stack: ExitStack) -> Path:
+    """A new directory, locked. Until it is locked, another process may take it for one of a killed process."""
+    for left in reversed(range(TRIES)):
+        place = new_place(folder)
+        try:
+            place.mkdir()
+        except OSError as error:
+            raise UserError(f"cannot make {place}: {error.strerror}; choose another --out.") from error
+        try:
+            stack.enter_context(lock(place))
+            if place.is_dir():
+                return place
+        except UserError:
+            if place.is_dir():
+                _remove(place)
+            if not left:
+                raise
+    raise UserError(f"cannot lock a new directory beside {folder}: choose another --out.")
+
+
+def _remove(place: Path) -> None:
+    """Remove a directory with what a campaign being made has in it. What is not ours stays, and then so does it."""
+    stored = [] if (place / STORE).is_symlink() else (place / STORE).glob("*")
+    for path in (*stored, *place.iterdir()):
+        ours = path.parent.name == STORE and is_artefact(path.name)
+        ours |= path.name in (LEDGER, f"{LEDGER}-journal", SETTINGS, LOCK) or is_temporary(path.name)
+        if ours and not path.is_dir():
+            path.unlink()
+    for folder in (place / STORE, place):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _require_free(folder: Path) -> None:
@@ -87,12 +142,17 @@ def open_settings(folder: Path) -> Campaign:
     return read_status(folder).creation.settings
 
 
-def open_task(folder: Path, given: Task | None) -> tuple[Created, Task]:
+def open_task(folder: Path, given: Task | None, trusted: bool = False) -> tuple[Created, Task]:
     """What a run was created with, and its task, which must be what the run began with."""
     created = read_status(folder).creation
-    task = load_task(task_in(folder, created.settings.task), given)
+    task = load_task(task_in(folder, created.settings.task), given, trusted)
     if created.task != shape_of(task):
         raise UserError(f"task {created.settings.task} is not what this run began with: restore it, or start anew.")
+    if created.task_values and not same_values(created.task_values, values_of(task)):
+        raise UserError(
+            f"the reward or the termination of task {created.settings.task} gives other values than when this run "
+            "began, and what it has learned is not about those: restore it, or start anew."
+        )
     return created, task
 
 

@@ -13,6 +13,7 @@ from musbo.campaign.summary import read_status, summarise
 from musbo.core import serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
+from musbo.core.inside import inside
 from musbo.models.frame import AnyPolicy
 
 
@@ -23,9 +24,10 @@ def export(folder: Path, ledger: Ledger, store: Store) -> None:
 
     now = ledger.status()
     write_whole(folder / "policy.safetensors", store.get(now.trained[max(now.trained)].policy))
-    (folder / "data").mkdir(exist_ok=True)
+    data = inside(folder, "data")
+    data.mkdir(exist_ok=True)
     for d, item in now.collected.items():
-        _same_file(store.path(item.artefact), folder / "data" / f"deployment-{d}.parquet")
+        _same_file(store.path(item.artefact), data / f"deployment-{d}.parquet")
     rows = [row.plain() for row in ledger.metrics()]
     write_whole(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
     names = list(dict.fromkeys(name for row in rows for name in row))

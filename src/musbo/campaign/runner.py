@@ -24,6 +24,7 @@ from musbo.campaign.events import (
     Collected,
     Created,
     Evaluated,
+    Failed,
     Finished,
     Resumed,
     Shard,
@@ -42,6 +43,7 @@ from musbo.campaign.summary import Summary, summarise
 from musbo.campaign.versions import versions
 from musbo.core import serial
 from musbo.core.diagnostics import NOTHING, Caution, Findings, finite
+from musbo.core.errors import UserError
 from musbo.core.interrupt import noted
 from musbo.core.lock import lock
 from musbo.core.memory import give_back
@@ -49,6 +51,7 @@ from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.dataset import assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
 from musbo.field import simulate
+from musbo.field.drive import Fault
 from musbo.field.worlds import no_simulator
 from musbo.learning.foresight import novelty
 from musbo.tasks.task import Task
@@ -70,9 +73,10 @@ def advance(
     observe: Observer = unobserved,
     given: Task | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    trust_task: bool = False,
 ) -> Summary:
     """Do every step that is left. Raises `Interrupted` after Ctrl-C, with everything written down."""
-    created, task = open_task(folder, given)
+    created, task = open_task(folder, given, trust_task)
     with lock(folder), Ledger(folder / LEDGER, writable=True) as ledger, _interruptible(observe) as stop:
         runner = Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
         resumed = len(ledger.events()) > 1
@@ -216,29 +220,45 @@ class Runner:
         """A batch from the simulator."""
         began, size = time.monotonic(), self.settings.batch_size
         actor = self.settings.method.actor(self.task, self.state())
-        shards = list(self.status().shards)
+        shards, failures = list(self.status().shards), self.status().failures
         done = [batch_from_bytes(self.store.get(shard.artefact)) for shard in shards]
         self.observe(Collecting(d, sum(map(len, done)), size))
-        seed = measure.seed_of(self.settings, Purpose.COLLECT, d)
-        for part in simulate.collect(self.task, actor, size, seed, first_group=len(done)):
-            done.append(part.batch)
-            signal = part.signal[:: max(1, len(part.signal) // SIGNAL_SAMPLE)]
-            name = self.store.put_bytes(batch_bytes(part.batch), ".parquet")
-            shards.append(Shard(name, tuple(float(x) for x in signal), part.extra_steps, part.alone))
-            self.ledger.append(shards[-1], d)
-            self.observe(Collecting(d, sum(map(len, done)), size))
-            if self.stop.is_set():
-                self.leave(d)
+        # After a failure, what is missing is collected anew, from other starts: the same ones would fail again.
+        before = failures[-1] if failures else 0
+        missing = size - sum(map(len, done[:before]))
+        seed = measure.seed_of(self.settings, Purpose.COLLECT, d, *((len(failures),) if failures else ()))
+        try:
+            for part in simulate.collect(self.task, actor, missing, seed, first_group=len(done) - before):
+                done.append(part.batch)
+                signal = part.signal[:: max(1, len(part.signal) // SIGNAL_SAMPLE)]
+                name = self.store.put_bytes(batch_bytes(part.batch), ".parquet")
+                shards.append(Shard(name, tuple(float(x) for x in signal), part.extra_steps, part.alone))
+                self.ledger.append(shards[-1], d)
+                self.observe(Collecting(d, sum(map(len, done)), size))
+                if self.stop.is_set():
+                    self.leave(d)
+        except Fault as fault:
+            self.ledger.append(Failed(str(fault)), d)
+            raise UserError(
+                f"{fault}. {sum(map(len, done))} of {size} transitions, all of whole episodes, are kept: fix the "
+                f"simulator, then go on with `musbo resume {self.folder}`."
+            ) from fault
         batch = concatenate(done)
         signal = np.concatenate([np.asarray(shard.signal, np.float32) for shard in shards])
         return self._collected(
             batch,
             self.store.put_bytes(batch_bytes(batch), ".parquet"),
-            simulate.first_episodes(self.task, batch),
+            self._whole(batch) if failures else simulate.first_episodes(self.task, batch),
             extra_steps=sum(shard.extra_steps for shard in shards),
             findings=actor.findings(signal, sum(shard.alone for shard in shards) / size),
             seconds=time.monotonic() - began,
         )
+
+    def _whole(self, batch: Batch) -> np.ndarray:
+        """Which episodes ended by themselves; all, where none did."""
+        last = batch.starts() + batch.lengths() - 1
+        whole = batch.terminated[last] | (batch.lengths() == self.task.episode_steps)
+        return whole if whole.any() else np.ones_like(whole)
 
     def _collected(self, batch: Batch, artefact: str, telling: np.ndarray, **more: Any) -> Collected:
         """Return and length are those of the episodes that tell what an episode brings."""
@@ -261,6 +281,7 @@ class Runner:
         spent = checkpoint.seconds if checkpoint else 0.0
         findings = dict(checkpoint.findings) if checkpoint else {}
         forecast: Forecast | None = None
+        measure.require_rewards(self.task, self.batch(d))
         data = assemble(self.batches(), self.capacity(), self.settings.seed)
         began = saved = time.monotonic()
         pause = 0.0

@@ -3,8 +3,9 @@
 import sqlite3
 from collections.abc import Iterator
 
-VERSION = 2
-"""1: payloads were dictionaries, and checkpoints were events. 2: payloads are stored classes (`events`)."""
+VERSION = 3
+"""1: payloads were dictionaries, and checkpoints were events. 2: payloads are stored classes (`events`). 3: everything
+is covered by hashes (`seal`)."""
 APPLICATION = 0x6D757362
 """SQLite's application id of our files: "musb" in ASCII."""
 
@@ -28,16 +29,28 @@ CREATE TABLE checkpoint (
     payload TEXT NOT NULL
 );
 """
+SEAL = """
+CREATE TABLE seal (
+    one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+    events INTEGER NOT NULL,
+    chain TEXT NOT NULL,
+    metrics INTEGER NOT NULL,
+    total TEXT NOT NULL,
+    checkpoint TEXT NOT NULL
+);
+"""
 SCHEMA = f"""
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     time REAL NOT NULL,
     kind TEXT NOT NULL,
     deployment INTEGER NOT NULL CHECK (deployment >= 0),
-    payload TEXT NOT NULL
+    payload TEXT NOT NULL,
+    digest TEXT NOT NULL
 );
 {RULES}
 {CHECKPOINT}
+{SEAL}
 CREATE TABLE metrics (
     deployment INTEGER NOT NULL,
     stage TEXT NOT NULL,

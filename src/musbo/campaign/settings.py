@@ -10,6 +10,7 @@ from typing import Any
 from musbo.algorithms import recipes
 from musbo.algorithms.method import Method
 from musbo.core.errors import UserError
+from musbo.core.inside import given
 from musbo.core.registry import stored
 from musbo.tasks.find import TASKS, find_task
 from musbo.tasks.task import Task
@@ -126,7 +127,7 @@ def slug(text: str) -> str:
 
 def _file_and_name(task: str) -> tuple[Path | None, str]:
     place, colon, name = task.rpartition(":")
-    return (Path(place), name) if colon and place.endswith(".py") else (None, task)
+    return (given(place), name) if colon and place.endswith(".py") else (None, task)
 
 
 def default_folder(settings: Campaign) -> Path:
@@ -162,8 +163,12 @@ def shape_of(task: Task) -> TaskShape:
     )
 
 
-def load_task(name: str, given: Task | None = None) -> Task:
-    """The task of this name, or `given` by a Python program that has it as an object."""
+def load_task(name: str, given: Task | None = None, trusted: bool = False) -> Task:
+    """The task of this name, or `given` by the user.
+
+    A name that is written in a run or a study may come from somebody else: Python of one's own is imported only where
+    it is `trusted`, that is where the user has said so.
+    """
     if given is not None:
         return given
     if name.startswith("<"):
@@ -171,4 +176,14 @@ def load_task(name: str, given: Task | None = None) -> Task:
             f"the task {name} of this run was an object of a Python program, which no name leads to: "
             "go on in Python with musbo.resume(folder, task=...), or name it with --task file.py:NAME."
         )
+    require_trusted(name, trusted)
     return find_task(name)
+
+
+def require_trusted(name: str, trusted: bool) -> None:
+    """Refuse a task that is somebody's Python, unless the user has said that it may be run."""
+    if name not in TASKS and not trusted:
+        raise UserError(
+            f"the task is Python code, {name}, which is not run without your word: look at it, then add --trust-task, "
+            "or name the task with --task (from Python: trust_task=True or task=...)."
+        )

@@ -14,6 +14,7 @@ from musbo.campaign.events import (
     Created,
     Evaluated,
     Event,
+    Failed,
     Finished,
     Resumed,
     Shard,
@@ -29,14 +30,14 @@ Phase: TypeAlias = Literal["new", "collect", "train", "evaluate", "finished"]
 _ANY_TIME = (Stopped, Resumed)
 ALLOWED: dict[Phase, tuple[type, ...]] = {
     "new": (Created,),
-    "collect": (Shard, Collected, Finished, *_ANY_TIME),
+    "collect": (Shard, Failed, Collected, Finished, *_ANY_TIME),
     "train": (Checkpoint, Trained, *_ANY_TIME),
     "evaluate": (Evaluated, *_ANY_TIME),
     "finished": _ANY_TIME,
 }
 """What may come next in each phase. `Finished` also needs a complete deployment and no open one."""
 
-_OF_ONE_DEPLOYMENT = (Shard, Collected, Checkpoint, Trained, Evaluated)
+_OF_ONE_DEPLOYMENT = (Shard, Failed, Collected, Checkpoint, Trained, Evaluated)
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Status:
     collected: dict[int, Collected] = field(default_factory=dict)
     shards: tuple[Shard, ...] = ()
     """Of the deployment being collected, in order."""
+    failures: tuple[int, ...] = ()
+    """How many of these shards there were each time that the simulator failed."""
     checkpoint: Checkpoint | None = None
     """Of the training under way."""
     trained: dict[int, Trained] = field(default_factory=dict)
@@ -87,6 +90,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     """Fold `events`, oldest first, into the status. `checkpoint` is that of a deployment's training."""
     created, stopped, finished = None, False, False
     shards: list[Shard] = []
+    failures: list[int] = []
     collected: dict[int, Collected] = {}
     trained: dict[int, Trained] = {}
     evaluated: dict[int, Evaluated] = {}
@@ -97,9 +101,12 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                 pass
             case Shard() as shard:
                 shards.append(shard)
+            case Failed():
+                failures.append(len(shards))
             case Collected() as batch:
                 collected[event.deployment] = batch
                 shards.clear()
+                failures.clear()
             case Trained() as training:
                 trained[event.deployment] = training
             case Evaluated() as evaluation:
@@ -109,7 +116,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
             case Finished():
                 finished = True
     under_way = checkpoint[1] if checkpoint and checkpoint[0] not in trained else None
-    return Status(created, collected, tuple(shards), under_way, trained, evaluated, stopped, finished)
+    return Status(created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished)
 
 
 # What comes next

@@ -11,9 +11,15 @@ from pathlib import Path
 
 from musbo.core.durable import is_temporary, sync_folder, write_whole
 from musbo.core.errors import UserError
+from musbo.core.inside import inside
 from musbo.core.serial import sha256
 
 _NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]+)*")
+
+
+def is_artefact(name: str) -> bool:
+    """Whether a file of this name is one of a store."""
+    return _NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Store:
         """Where the artefact `name` lies, if it is there."""
         if not _NAME.fullmatch(name):
             raise UserError(f"'{name}' does not name an artefact of {self.root}: 64 hexadecimal digits and a suffix do")
-        return self.root / name
+        return inside(self.root.parent, self.root.name, name)
 
     def get(self, name: str) -> bytes:
         """The content of `name`, checked against its hash."""
@@ -64,4 +70,5 @@ class Store:
         return doomed
 
     def _files(self) -> list[str]:
-        return [path.name for path in self.root.iterdir() if path.is_file()] if self.root.is_dir() else []
+        root = inside(self.root.parent, self.root.name)
+        return [path.name for path in root.iterdir() if path.is_file()] if root.is_dir() else []

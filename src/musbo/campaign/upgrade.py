@@ -11,12 +11,13 @@ from typing import Any
 
 from musbo.algorithms import former_metrics
 from musbo.algorithms.method import Forecast
-from musbo.campaign import events
-from musbo.campaign.schema import CHECKPOINT, RULES, VERSION, statements
+from musbo.campaign import events, seal
+from musbo.campaign.schema import CHECKPOINT, RULES, SEAL, VERSION, statements
 from musbo.campaign.settings import TaskShape
 from musbo.core import serial
 from musbo.core.diagnostics import Caution, Findings
 from musbo.core.durable import write_whole
+from musbo.core.inside import inside
 
 
 class Damaged(Exception):
@@ -25,7 +26,7 @@ class Damaged(Exception):
 
 def keep_copy(path: Path, version: int) -> None:
     """A copy of the file beside it, before it is upgraded: `ledger.v1.sqlite`, say."""
-    place = path.with_suffix(f".v{version}{path.suffix}")
+    place = inside(path.parent, path.with_suffix(f".v{version}{path.suffix}").name)
     if not place.exists():
         write_whole(place, path.read_bytes())  # the campaign is locked, so nobody writes to it
 
@@ -74,6 +75,33 @@ def _from_1(database: sqlite3.Connection) -> None:
         "UPDATE metrics SET total = coalesce(json_extract(row, '$.epochs'), json_extract(row, '$.updates'))"
     )
     database.execute("PRAGMA user_version = 2")
+
+
+# From 2 to 3
+
+
+def _from_2(database: sqlite3.Connection) -> None:
+    database.execute("DROP TRIGGER events_stay_as_they_are")
+    database.execute("ALTER TABLE events ADD COLUMN digest TEXT NOT NULL DEFAULT ''")
+    chain = seal.FIRST
+    rows = database.execute("SELECT id, time, kind, deployment, payload FROM events ORDER BY id").fetchall()
+    for row in rows:
+        chain = seal.chained(chain, row)
+        database.execute("UPDATE events SET digest = ? WHERE id = ?", (chain, row[0]))
+    for statement in statements(RULES):
+        if "events_stay_as_they_are" in statement:
+            database.execute(statement)
+    metrics = database.execute("SELECT deployment, stage, step, total, row FROM metrics").fetchall()
+    total = seal.added(seal.FIRST, metrics)
+    under_way = database.execute("SELECT time, deployment, payload FROM checkpoint").fetchone()
+    for statement in statements(SEAL):
+        database.execute(statement)
+    now = seal.Seal(len(rows), chain, len(metrics), total, seal.digest(under_way) if under_way else "")
+    database.execute("INSERT INTO seal (events, chain, metrics, total, checkpoint) VALUES (?, ?, ?, ?, ?)", tuple(now))
+    database.execute("PRAGMA user_version = 3")
+
+
+# The payloads of format 1
 
 
 def _created(old: dict[str, Any]) -> events.Created:
@@ -143,4 +171,4 @@ _EVENTS: dict[str, Callable[[dict[str, Any]], events.What]] = {
     "resumed": lambda old: events.Resumed(old["versions"]),
     "finished": lambda old: events.Finished(),
 }
-_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1}
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _from_1, 2: _from_2}

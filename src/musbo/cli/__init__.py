@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
 
 from musbo import __version__
-from musbo.cli import _imports
+from musbo.cli import _imports, _output
 from musbo.cli._common import INTERRUPTED as INTERRUPTED
 from musbo.core.errors import UserError
 from musbo.core.interrupt import noting
@@ -121,4 +121,7 @@ def _call(name: str, verb: Verb, words: list[str]) -> int:
 
         sentence = flags.unknown_flag(unknown[0], command.flag_names(parser))
         raise UserError(sentence.replace("musbo run", f"musbo {name}"))
+    if getattr(arguments, "json", False):
+        with _output.reserved():
+            return verb.action(arguments)
     return verb.action(arguments)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from musbo.cli._imports import again
+from musbo.cli._output import print_json as print_json
 from musbo.core.errors import UserError
 
 INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
@@ -16,7 +17,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_task(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", metavar="NAME", help="the task, for a run that Python began with a Task object")
+    parser.add_argument("--task", metavar="NAME", help="the task of the run, where it is one of your own")
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust-task", action="store_true", help="run the Python that the run names as its task: only if you know it"
+    )
 
 
 def add_deployment(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +37,6 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one object on standard output and nothing else")
 
 
-def print_json(value: Any) -> None:
-    import json
-
-    print(json.dumps(value))
-
-
 def console() -> Any:
     """Standard output; a file or a pipe has no width, and a table in it is not folded."""
     from rich.console import Console
@@ -42,17 +44,21 @@ def console() -> Any:
     return Console() if sys.stdout.isatty() else Console(width=120)
 
 
-def advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> int:
+def advance(folder: Path, arguments: argparse.Namespace, task: str | None, trust_task: bool) -> int:
     """Do all that is left of a run, and show what came out."""
     from rich.console import Console
 
     from musbo.campaign import api, runner
     from musbo.reporting import curve, live, run_tables
 
-    go_on = f"Go on with: {again('resume', arguments, folder)}"
+    word = ["--trust-task"] if trust_task else []
+    go_on = f"Go on with: {again('resume', arguments, folder, *word)}"
     try:
         with live.watch(Console(stderr=True)) as observe:
-            result = api.resume(folder, task=task, observe=observe, checkpoint_seconds=arguments.checkpoint_seconds)
+            result = api.resume(
+                folder, task=task, observe=observe, checkpoint_seconds=arguments.checkpoint_seconds,
+                trust_task=trust_task,
+            )  # fmt: skip
     except runner.Interrupted:
         print(f"musbo: stopped; everything is written down. {go_on}", file=sys.stderr)
         return INTERRUPTED
@@ -68,5 +74,5 @@ def advance(folder: Path, arguments: argparse.Namespace, task: str | None) -> in
         return 0
     console().print(*run_tables.tables(result.summary))
     print(f"policy, data, metrics and learning curve: {folder}")
-    print(f"a page about it: {again('report', arguments, folder)}")
+    print(f"a page about it: {again('report', arguments, folder, *word)}")
     return 0

@@ -29,7 +29,7 @@ def action(arguments: argparse.Namespace) -> int:
 
     found = api.evaluate(
         arguments.run, episodes=arguments.episodes, deployment=arguments.deployment, seed=arguments.seed,
-        task=arguments.task,
+        task=arguments.task, trust_task=arguments.trust_task,
     )  # fmt: skip
     if arguments.json:
         _common.print_json(found.plain())

@@ -33,7 +33,8 @@ def action(arguments: argparse.Namespace) -> int:
     if arguments.steps < 1:
         raise UserError(f"--steps must be at least 1, not {arguments.steps}.")
     frames = api.film(
-        arguments.run, steps=arguments.steps, deployment=arguments.deployment, seed=arguments.seed, task=arguments.task
-    )
+        arguments.run, steps=arguments.steps, deployment=arguments.deployment, seed=arguments.seed,
+        task=arguments.task, trust_task=arguments.trust_task,
+    )  # fmt: skip
     print(f"{path}: {video.write(path, frames)} frames")
     return 0

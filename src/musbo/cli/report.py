@@ -25,6 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--score", action="append", default=[], metavar="TASK=RETURN",
         help="count the deployments until this return is reached (once for each task)")  # fmt: skip
     add("--no-film", action="store_true", help="no pictures of the last policy, so no simulator is asked")
+    _common.add_trust(parser)
     add("--tensorboard", action="store_true", help="write logs for TensorBoard as well")
     add("--json", action="store_true", help="what was written, as one object on standard output")
 
@@ -35,7 +36,7 @@ def action(arguments: argparse.Namespace) -> int:
 
     written = report(
         *arguments.folders, out=arguments.out, scores=_scores(arguments.score), film=not arguments.no_film,
-        tensorboard_logs=arguments.tensorboard,
+        tensorboard_logs=arguments.tensorboard, trust_task=arguments.trust_task,
     )  # fmt: skip
     if arguments.json:
         _common.print_json(plain(written))

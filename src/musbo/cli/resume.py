@@ -8,7 +8,8 @@ ORDER = 20
 HELP = "Go on with a run that was stopped or killed."
 EXAMPLES = """
   musbo resume runs/pendulum-musbo-quick-s0
-  musbo resume runs/spring --task my_task.py:TASK   a run that Python began with a Task object
+  musbo resume runs/spring --trust-task             the task is Python of your own, which the run names
+  musbo resume runs/spring --task my_task.py:TASK   the same, or a run that Python began with a Task object
 """
 
 
@@ -21,4 +22,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def action(arguments: argparse.Namespace) -> int:
-    return _common.advance(arguments.run, arguments, arguments.task)
+    return _common.advance(arguments.run, arguments, arguments.task, arguments.trust_task)

@@ -32,6 +32,7 @@ def details(arguments: argparse.Namespace) -> str:
 def action(arguments: argparse.Namespace) -> int:
     from musbo.campaign import api, command
     from musbo.cli._common import advance
+    from musbo.tasks.find import TASKS
 
     folder = api.start(command.campaign_of(arguments), arguments.data, arguments.out)
-    return advance(folder, arguments, None)
+    return advance(folder, arguments, None, trust_task=arguments.task not in TASKS)  # it was named here

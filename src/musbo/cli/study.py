@@ -49,6 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="where the study goes (default: studies/<file's name>, else studies/study)")  # fmt: skip
     add("--jobs", type=int, metavar="N", help="runs at once; the cores are divided (default: one per core)")
     add("--ray", metavar="ADDRESS", help="on a Ray cluster: its address, or auto")
+    _common.add_trust(parser)
     add("--json", action="store_true", help="one object on standard output; progress on standard error")
     add_settings(parser)
 
@@ -71,7 +72,7 @@ def action(arguments: argparse.Namespace) -> int:
         arguments.file, tuple(arguments.tasks), tuple(arguments.algos), tuple(arguments.seeds), arguments.preset,
         arguments.budget, arguments.batch_size, command.setting_words(arguments),
     )  # fmt: skip
-    how = api.How(arguments.jobs, arguments.ray, tuple(_imports.handed_on(arguments.imports)))
+    how = api.How(arguments.jobs, arguments.ray, tuple(_imports.handed_on(arguments.imports)), arguments.trust_task)
 
     def opened(whole: studies.Study, before: studies.Study | None) -> None:
         print(f"musbo: {shown.opening(whole, before, out)}", file=sys.stderr)
@@ -97,7 +98,12 @@ def action(arguments: argparse.Namespace) -> int:
 
 
 def _again(arguments: argparse.Namespace, out: Path) -> str:
-    return _imports.again("study", arguments, "--out", out)
+    from musbo.cluster.study import recorded
+    from musbo.tasks.find import TASKS
+
+    known = recorded(out)
+    word = ["--trust-task"] if known and set(known.tasks) - set(TASKS) else []
+    return _imports.again("study", arguments, "--out", out, *word)
 
 
 def _row(cell: Any, progress: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from musbo.cluster.plan import Said
 from musbo.cluster.progress import Progress
 from musbo.cluster.study import Cell, Study
 from musbo.core.errors import UserError
+from musbo.core.inside import given
 from musbo.tasks import modules
 
 
@@ -24,6 +25,8 @@ class How:
     """The address of a Ray cluster."""
     imports: tuple[str, ...] = ()
     """Modules or files that every run imports first."""
+    trust_task: bool = False
+    """Run tasks that are Python which only the record of the study names."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,14 @@ def study(
     jobs: int | None = None,
     ray: str | None = None,
     imports: Sequence[str] = (),
+    trust_task: bool = False,
 ) -> StudyResult:
     """Methods x tasks x budgets x seeds, each a run in a directory of its own below `out`.
 
     `file` is a .toml file or the name of a study that comes with musbo; without one, `tasks` and `algos` say what is
     run. `settings` are words that every run gets, as on the command line; `imports` are modules or files with methods
-    or parts of your own, which every run imports first. What is done already is not run again, so the same call goes
+    or parts of your own, which every run imports first. Tasks that are Python which only the record in `out` names are
+    run with `trust_task`. What is done already is not run again, so the same call goes
     on after a stop.
     """
     said = Said(
@@ -67,7 +72,7 @@ def study(
     brought = tuple(str(Path(name).resolve()) if modules.is_file(name) else name for name in imports)
     for name in brought:
         modules.load(name, "imports are package.module or path/to/file.py")
-    return StudyResult(Path(out), carry_out(said, Path(out), True, How(jobs, ray, brought)))
+    return StudyResult(given(out), carry_out(said, given(out), True, How(jobs, ray, brought, trust_task)))
 
 
 def carry_out(
@@ -82,6 +87,7 @@ def carry_out(
     if how.ray and how.jobs is not None:
         raise UserError("--jobs divides the cores of this machine, and --ray runs elsewhere: give one of the two.")
     local.share_cores(how.jobs)  # refuses what this machine has not, before anything is written
+    plan.require_trusted(said, out, how.trust_task)
     before, asked = studies.recorded(out), plan.asked(said, out, named)
     plan.require_as_before(studies.together(out, asked), out)
     with studies.held(out, asked) as whole:

@@ -45,7 +45,7 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
         brought, words = (*brought, *words[:2]), words[2:]
     wait_for_lock(Path(folder))
     if (Path(folder) / LEDGER).exists():  # only now: whoever was making it may have done so meanwhile
-        words = ("resume", folder)
+        words = ("resume", folder, "--trust-task")  # the study has asked for its tasks
     count = len(cores.split(","))
     if count == 1:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {SINGLE}".strip()
@@ -57,12 +57,12 @@ def main(parent: str, cores: str, folder: str, *words: str) -> None:
 
 def wait_for_lock(folder: Path) -> None:
     """Until whoever had the campaign, or was making it, is buried; then `musbo` itself says what is wrong."""
-    from musbo.campaign.places import new_place
+    from musbo.campaign.places import new_places
     from musbo.core.errors import UserError
     from musbo.core.lock import lock
 
     deadline = time.monotonic() + LOCK_SECONDS
-    for place in (folder.parent / new_place(folder.name), folder):
+    for place in (*new_places(folder), folder):
         while place.is_dir() and time.monotonic() < deadline:
             try:
                 with lock(place):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from musbo.campaign import command, flags
+from musbo.campaign import command, flags, settings
 from musbo.campaign.folders import open_settings
 from musbo.campaign.places import LEDGER
 from musbo.campaign.settings import load_task, task_from, task_name
@@ -27,6 +27,16 @@ class Said:
     batch_size: int | None = None
     settings: tuple[str, ...] = ()
     """Words for every run."""
+
+
+def require_trusted(said: Said, out: Path, trusted: bool) -> None:
+    """Refuse tasks that are Python which only the record of a study names, unless the user has said they may be run."""
+    before = studies.recorded(out)
+    if before is None or trusted:
+        return
+    named = {task_name(task) for task in (*said.tasks, *(studies.load(said.file).tasks if said.file else ()))}
+    for task in before.tasks:
+        settings.require_trusted(task, task in named)
 
 
 def asked(said: Said, out: Path, named: bool) -> Study | None:
@@ -106,7 +116,7 @@ def _require_sound(cell: Cell, settings: tuple[str, ...]) -> None:
         if "--help" in words or "-h" in words:
             raise UserError("--help is no setting: `musbo run TASK --help` lists them.")
         chosen, arguments = command.read(words)
-        task = load_task(chosen.task)
+        task = load_task(chosen.task, trusted=True)  # `require_trusted` was asked before
         chosen.method.require(task)
         if reason := no_simulator(task):
             raise UserError(reason)

@@ -21,7 +21,6 @@ more seeds, tasks or methods adds to it, and what has been run is not run again.
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -31,13 +30,16 @@ from typing import Any
 
 from musbo.algorithms.recipes import PRESETS, default_preset, scale
 from musbo.campaign.settings import short_name, task_from, task_in, task_name
-from musbo.core import serial
+from musbo.core import formats, serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
+from musbo.core.inside import given, inside
 from musbo.core.lock import lock
 from musbo.core.registry import stored
+from musbo.core.text import parse_json, parse_toml, read_text
 
 RECORD = "study.json"
+FORMAT, VERSION = "musbo-study", 2
 
 
 @stored("study/variant")
@@ -146,22 +148,17 @@ def ready() -> dict[str, str]:
 
 def load(name: str) -> Study:
     """A study from a file, or a ready one by its name."""
-    path = Path(name)
+    path = given(name)
     if path.suffix != ".toml":
         if name not in ready():
             raise UserError(f"there is no study {name!r}: give a .toml file, or one of {', '.join(ready())}.")
         text = (resources.files("musbo") / "studies" / f"{name}.toml").read_text()
     else:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_text(path)
         except OSError as error:
             raise UserError(f"cannot read the study {path}: {error.strerror}.") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"the study {path} is not UTF-8 ({error}): save it as that.") from error
-    try:
-        return parse(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"the study {name} is not TOML: {error}.") from error
+    return parse(parse_toml(text, f"the study {name}"))
 
 
 def parse(found: dict[str, Any]) -> Study:
@@ -229,14 +226,14 @@ def to_toml(study: Study) -> str:
 
 def recorded(out: Path) -> Study | None:
     """What the study in `out` has been so far."""
-    path = out / RECORD
+    path = inside(out, RECORD)
     try:
-        found = serial.from_json(json.loads(path.read_text()))
+        found = serial.from_json(_undamaged(parse_json(read_text(path), str(path)), str(path)))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; fix this, or choose another directory.") from error
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a copy.") from error
     if not isinstance(found, Study):
         raise UserError(f"{path} describes no study: restore it from a copy.")
@@ -264,8 +261,25 @@ def record(out: Path, asked: Study | None) -> Study:
         except OSError as error:
             raise UserError(f"cannot make {out}: {error.strerror}; choose another --out.") from error
         kept = _with_tasks(whole, lambda task: task_from(out, task))
-        write_whole(out / RECORD, json.dumps(serial.to_json(kept), indent=1).encode())
+        tree = serial.to_json(kept)
+        described = {**formats.header(FORMAT, VERSION), "study": tree, "sha256": _digest(tree)}
+        write_whole(out / RECORD, json.dumps(described, indent=1).encode())
     return whole
+
+
+def _digest(tree: Any) -> str:
+    return serial.sha256(json.dumps(tree, sort_keys=True).encode())
+
+
+def _undamaged(found: Any, source: str) -> Any:
+    """The study in a record; refused where its digest is another. Records of format 1 have none."""
+    if isinstance(found, dict) and "type" in found:
+        return found
+    formats.require_known(found, FORMAT, VERSION, source)
+    match found:
+        case {"study": tree, "sha256": said} if said == _digest(tree):
+            return tree
+    raise UserError(f"{source} is damaged (it is not what its digest says): restore it from a copy.")
 
 
 def _with_tasks(study: Study, named: Callable[[str], str]) -> Study:

@@ -41,8 +41,9 @@ JSON: TypeAlias = Any
 """What `json.loads` returns."""
 
 FORMAT = "musbo-tree"
-VERSION = 2
-"""1 named classes by their place in the source tree; 2 names them as the registry does, with a version."""
+VERSION = 3
+"""1 named classes by their place in the source tree; 2 names them as the registry does, with a version; 3 carries a
+digest of everything in the file."""
 
 _TAGS = ("array", "dict", "float", "key", "tuple", "type")
 _DTYPES = frozenset(
@@ -211,6 +212,7 @@ def encode(value: Any) -> bytes:
     """`value` as the bytes of a safetensors file whose metadata hold its JSON."""
     arrays: dict[str, np.ndarray] = {}
     manifest = {**formats.header(FORMAT, VERSION), "tree": to_json(value, arrays)}
+    manifest["sha256"] = _digest(manifest, arrays)
     # One metadata key only: safetensors writes several in an order that changes from run to run.
     return safetensors.numpy.save(arrays, {"musbo": json.dumps(manifest, sort_keys=True, allow_nan=False)})
 
@@ -221,13 +223,28 @@ def decode(data: bytes, source: str = "the data") -> Any:
         arrays = safetensors.numpy.load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         manifest = json.loads(header["__metadata__"]["musbo"])
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{source} is cut short, damaged or not a file of musbo: make or copy it again") from error
-    formats.require_known(manifest, FORMAT, VERSION, source)
+    version = formats.require_known(manifest, FORMAT, VERSION, source)
+    said = manifest.pop("sha256", None)
+    if (said is not None or version >= 3) and said != _digest(manifest, arrays):
+        raise UserError(f"{source} is damaged (it is not what its digest says): make or copy it again")
     try:
         return from_json(manifest.get("tree"), arrays)
     except UserError as error:
         raise UserError(f"{source} (written by {manifest.get('writer', 'musbo 0.1')}): {error}") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # only a file without a digest gets here
+        raise UserError(f"{source} is damaged ({error}): make or copy it again") from error
+
+
+def _digest(manifest: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of everything in a file but this."""
+    found = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def save(path: Path, value: Any) -> None:
@@ -239,8 +256,8 @@ def load(path: Path) -> Any:
     """The value that `save` wrote to `path`."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except (OSError, ValueError) as error:  # ValueError: NUL in the path
+        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the path") from error
     return decode(data, str(path))
 
 

@@ -16,6 +16,8 @@ from musbo.tasks.task import Task
 
 ACTION_TOLERANCE = 1e-5
 """Part of the half-range by which an action may exceed its bounds: rounding on the way through a file."""
+LARGEST = 1e15
+"""The largest size of an observation or a reward: the square of a larger one, summed over a batch, is no number."""
 SHOWN = 5
 """Findings that an error message spells out."""
 
@@ -81,6 +83,11 @@ def _finite(batch: Batch, task: Task) -> Iterator[Finding]:
         if len(wrong):
             row = int(wrong[0])
             text = f"{name} is not a finite number in {_rows(wrong)} ({values[row]}): leave out such episodes"
+            yield Finding("error", row, text)
+        wrong = np.flatnonzero(np.isfinite(values) & (np.abs(values) > LARGEST))
+        if len(wrong):
+            row = int(wrong[0])
+            text = f"{name} is larger than {LARGEST:g} in {_rows(wrong)} ({values[row]:g}): use other units"
             yield Finding("error", row, text)
 
 

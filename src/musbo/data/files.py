@@ -5,10 +5,13 @@ which are rebuilt from the flags where a file lacks them. Other columns are igno
 version in the metadata of the schema; a file without one was made by a user and is read as the current version.
 """
 
+import hashlib
 import io
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +20,18 @@ import pyarrow.parquet as pq
 from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
 from musbo.core.formats import require_known
+from musbo.core.inside import given
 from musbo.data.batch import Batch, make_batch
 
 FORMAT = "musbo-batch"
-VERSION = 1
+VERSION = 2
+"""2 carries a digest of its numbers."""
 METADATA_KEY = b"musbo"
+
+_OURS = re.compile(r"(next_obs|obs|act)_\d{1,6}|reward|terminated|truncated|episode|step")
+MODEST = 20_000_000
+EXPANSION = 50
+"""Numbers that a file may hold: so many, or this many for every byte of it. A kilobyte can stand for gigabytes."""
 
 
 def batch_bytes(batch: Batch) -> bytes:
@@ -33,7 +43,7 @@ def batch_bytes(batch: Batch) -> bytes:
     columns |= {"terminated": batch.terminated, "truncated": batch.truncated}
     columns |= {"episode": batch.episode, "step": batch.step}
     # No writer here: equal batches give equal bytes, whichever version of musbo writes them.
-    header = json.dumps({"format": FORMAT, "version": VERSION}).encode()
+    header = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(batch)}).encode()
     table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
     sink = io.BytesIO()
     # Every choice that shapes the bytes is spelt out, so that a new default of the library does not change them.
@@ -55,13 +65,31 @@ def batch_bytes(batch: Batch) -> bytes:
 def batch_from_bytes(data: bytes, source: str = "the batch") -> Batch:
     """Inverse of `batch_bytes`; `source` names the file in errors."""
     try:
-        table = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError) as error:
+        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        names = file.schema_arrow.names
+        columns = [name for name in dict.fromkeys(names) if _OURS.fullmatch(name)]
+        # Nothing more of the metadata: Arrow ends the process where those of a column are damaged.
+        _require_modest(file.metadata.num_rows, len(columns), len(data), source)
+        table = file.read(columns=columns)  # the others are not even decoded
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, ValueError, KeyError) as error:
         raise UserError(
             f"{source} is not a readable Parquet file (foreign, cut short or damaged): write it again."
         ) from error
-    _require_known_version(table.schema.metadata or {}, source)
-    return _from_table(table, source)
+    said = _known_header(table.schema.metadata or {}, source)
+    batch = _from_table(table, source)
+    if said is not None and said != _digest(batch):
+        raise UserError(f"{source} is damaged (it is not what its digest says): make or copy it again.")
+    return batch
+
+
+def _digest(batch: Batch) -> str:
+    """SHA-256 of all numbers of a batch."""
+    found = hashlib.sha256()
+    for column in fields(Batch):
+        array = np.ascontiguousarray(getattr(batch, column.name))
+        found.update(f"{column.name} {array.dtype.str} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
 
 
 def write_batch(path: Path | str, batch: Batch) -> None:
@@ -72,20 +100,32 @@ def write_batch(path: Path | str, batch: Batch) -> None:
 def read_batch(path: Path | str) -> Batch:
     """A batch from a Parquet file, ours or a user's. It is not yet checked: see `checks.require_sound`."""
     try:
-        data = Path(path).read_bytes()
+        data = given(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
     return batch_from_bytes(data, str(path))
 
 
-def _require_known_version(metadata: dict[bytes, bytes], source: str) -> None:
+def _require_modest(rows: int, columns: int, size: int, source: str) -> None:
+    """Refuse a file that says little in many numbers before any of them is decoded."""
+    limit = max(MODEST, EXPANSION * size)
+    if rows * columns > limit:
+        raise UserError(
+            f"{source} has {size:,} bytes, which stand for {rows * columns:,} numbers; musbo takes at most {limit:,} "
+            "from it: split it, or leave out constant columns."
+        )
+
+
+def _known_header(metadata: dict[bytes, bytes], source: str) -> str | None:
+    """The digest that a file of ours says; None for a user's file, and for one of format 1."""
     if METADATA_KEY not in metadata:
-        return
+        return None
     try:
-        found = json.loads(metadata[METADATA_KEY])
-    except ValueError:
+        found: Any = json.loads(metadata[METADATA_KEY])
+    except (ValueError, RecursionError):
         found = None
-    require_known(found, FORMAT, VERSION, source)
+    version = require_known(found, FORMAT, VERSION, source)
+    return found.get("sha256", "missing" if version >= 2 else None)
 
 
 def _from_table(table: pa.Table, source: str) -> Batch:

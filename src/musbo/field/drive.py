@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Int, Int32, PRNGKeyArray, UInt32
 
 from musbo.core.errors import UserError
-from musbo.data.batch import Batch
-from musbo.field.worlds import World
+from musbo.data.batch import Batch, rows_of
+from musbo.data.checks import LARGEST
+from musbo.field.worlds import Failed, World
 from musbo.models.actor import Actor
 from musbo.tasks.task import Task
 
@@ -176,6 +177,16 @@ def _together(moments: list[_Moment]) -> tuple[Batch, Float32[np.ndarray, " n"]]
     return Batch(obs, act, reward, next_obs, terminated, truncated, episode, step), signal
 
 
+class Fault(Exception):
+    """A simulator failed while it was driven; what was finished before is kept."""
+
+    def __init__(self, text: str, batch: Batch | None, signal: Float32[np.ndarray, " n"]) -> None:
+        super().__init__(text)
+        self.batch = batch
+        """The episodes that were over; None where there is none."""
+        self.signal = signal
+
+
 def drive(
     task: Task,
     world: World,
@@ -187,18 +198,49 @@ def drive(
 ) -> tuple[Batch, Float32[np.ndarray, " n"]]:
     """Run every lane until its quota is used up, or, with `once`, until its first episode ends."""
     quota = np.asarray(quotas)
-    moments = []
-    crews = _make_crews(task, world, world.begin(seeds), lanes)
-    for crew in crews:
-        crew.asked = mind.ask(crew, 0)
-    for t in range(int(quota.max())):
+    moments: list[_Moment] = []
+    crews: list[Crew] = []
+    try:
+        begun = world.begin(seeds)
+        _require_numbers(np.arange(len(begun)), begun)
+        crews = _make_crews(task, world, begun, lanes)
         for crew in crews:
-            if len(crew.rows):
-                act, signal = mind.answer(crew, t, crew.asked)
-                moments.append(_step_crew(task, world, crew, quota, t, np.asarray(act), np.asarray(signal), once))
+            crew.asked = mind.ask(crew, 0)
+        for t in range(int(quota.max())):
+            for crew in crews:
                 if len(crew.rows):
-                    crew.asked = mind.ask(crew, t + 1)
+                    act, signal = mind.answer(crew, t, crew.asked)
+                    _step_crew(task, world, crew, quota, t, np.asarray(act), np.asarray(signal), once, moments)
+                    if len(crew.rows):
+                        crew.asked = mind.ask(crew, t + 1)
+    except Failed as failure:
+        step = next((int(crew.steps[failure.lane - crew.first]) for crew in crews if failure.lane in crew.lanes), 0)
+        text = f"the simulator of task {task.name} failed in step {step + 1} of an episode: {failure}"
+        raise Fault(text, *_finished(moments)) from failure
     return _together(moments)
+
+
+def _finished(moments: list[_Moment]) -> tuple[Batch | None, Float32[np.ndarray, " n"]]:
+    """The episodes among the moments that are over."""
+    if not moments:
+        return None, np.zeros(0, np.float32)
+    batch, signal = _together(moments)
+    last = batch.terminated | batch.truncated
+    whole = np.isin(batch.episode, batch.episode[last])
+    kept = rows_of(batch, whole)
+    return (kept, signal[whole]) if len(kept) else (None, signal[:0])
+
+
+def _require_numbers(
+    lanes: Int[np.ndarray, " b"], obs: Float32[np.ndarray, "b obs"], reward: Float32[np.ndarray, " b"] | None = None
+) -> None:
+    """Refuse what nothing can be learned from, and what would spoil all that is computed from it."""
+    columns = obs if reward is None else np.column_stack([obs, reward])
+    wrong = ~(np.abs(columns) <= LARGEST)  # not so where it is no number
+    if wrong.any():
+        row, column = (int(found[0]) for found in np.nonzero(wrong))
+        name = "the reward" if column == obs.shape[1] else f"observation {column}"
+        raise Failed(int(lanes[row]), f"{name} is {columns[row, column]:g}")
 
 
 def _step_crew(
@@ -210,7 +252,8 @@ def _step_crew(
     act: Float32[np.ndarray, "w act"],
     signal: Float32[np.ndarray, " w"],
     once: bool,
-) -> _Moment:
+    moments: list[_Moment],
+) -> None:
     rows, lanes = crew.rows, crew.lanes
     chosen = act[rows]
     if not np.isfinite(chosen).all():
@@ -220,11 +263,12 @@ def _step_crew(
     step = crew.steps[rows]
     # A copy of the actions, because some simulators write into them.
     next_obs, reward, terminated, truncated = world.step(lanes, chosen.copy())
+    _require_numbers(lanes, next_obs, reward)
     crew.steps[rows] += 1
     used_up = quota[lanes] == t + 1
     over = terminated | truncated | (step + 1 == task.episode_steps) | used_up
-    moment = _Moment(
-        lanes, crew.obs[rows], chosen, reward, next_obs, terminated, over & ~terminated, step, signal[rows]
+    moments.append(
+        _Moment(lanes, crew.obs[rows], chosen, reward, next_obs, terminated, over & ~terminated, step, signal[rows])
     )
 
     leaves = over if once else used_up
@@ -235,14 +279,15 @@ def _step_crew(
     crew.has_last[rows] = ~over
     again = over & ~leaves
     if again.any():
-        crew.obs[rows[again]] = world.reset(lanes[again])
+        begun = world.reset(lanes[again])
+        _require_numbers(lanes[again], begun)
+        crew.obs[rows[again]] = begun
         crew.steps[rows[again]] = 0
     if leaves.any():
         crew.rows = rows[~leaves]
         crew.idle = np.setdiff1d(np.arange(len(crew.obs)), crew.rows)
     if len(crew.idle) and len(crew.rows):
         crew.obs[crew.idle] = crew.obs[np.resize(crew.rows, len(crew.idle))]
-    return moment
 
 
 def crew_width(lanes: int, world: World) -> int:

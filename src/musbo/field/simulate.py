@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Float32, Float64, Int
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
-from musbo.field.drive import Explorer, Oracle, Steady, crew_width, drive
+from musbo.field.drive import Explorer, Fault, Oracle, Steady, crew_width, drive
 from musbo.field.worlds import World, make_world
 from musbo.models.actor import Actor
 from musbo.tasks.task import Task
@@ -87,7 +87,10 @@ def groups(size: int, lanes: int, episode_steps: int) -> list[list[int]]:
 def collect(
     task: Task, actor: Actor, size: int, seed: int, lanes: int = LANES, first_group: int = 0
 ) -> Iterator[Shard]:
-    """The shards of one deployment, from `first_group` on; all shards together have exactly `size` transitions."""
+    """The shards of one deployment, from `first_group` on; all shards together have exactly `size` transitions.
+
+    Where the simulator fails, the last shard has the episodes that were over, and then `Fault` is raised.
+    """
     plan = groups(size, lanes, task.episode_steps)
     width = len(plan[0])
     world: World | None = None
@@ -96,7 +99,12 @@ def collect(
         key = jax.random.fold_in(jax.random.key(seed), group)
         mind = (Oracle if actor.needs_oracle else Explorer)(task, world, actor, key)
         seeds = lane_seeds(seed, Purpose.COLLECT, group, len(plan[group]))
-        batch, signal = drive(task, world, mind, seeds, plan[group], width, once=False)
+        try:
+            batch, signal = drive(task, world, mind, seeds, plan[group], width, once=False)
+        except Fault as fault:
+            if fault.batch is not None:
+                yield Shard(fault.batch, fault.signal, mind.extra_steps, 0)
+            raise
         yield Shard(batch, signal, mind.extra_steps, _alone(plan[group], crew_width(width, world)))
 
 
@@ -128,20 +136,28 @@ def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int,
     for group, first in enumerate(range(0, episodes, width)):
         count = min(width, episodes - first)
         seeds = lane_seeds(seed, Purpose.EVALUATE, group, count)
-        batches.append(drive(task, world, mind, seeds, [limit] * count, width, once=True)[0])
+        try:
+            batches.append(drive(task, world, mind, seeds, [limit] * count, width, once=True)[0])
+        except Fault as fault:
+            raise UserError(f"The policy cannot be measured: {fault}.") from fault
     return concatenate(batches)
 
 
 def evaluate(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int) -> Evaluation:
     """Returns of a deterministic policy over whole episodes; a function of (task, policy, seed)."""
     batch = rollouts(task, policy, episodes, seed)
-    model_rewards, speeds = np.full(len(batch), np.nan), np.full(episodes, np.nan)
+    rewards, speeds = np.full(len(batch), np.nan), np.full(episodes, np.nan)
     if callable(task.reward):
-        model_rewards = np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
+        rewards = model_rewards(task, batch)
     if task.speed is not None:
         speed = batch.next_obs[:, task.speed].astype(np.float64)
         speeds = np.add.reduceat(speed, batch.starts()) / batch.lengths()
-    return Evaluation(batch.returns(), model_rewards, batch.lengths(), speeds, len(batch), batch)
+    return Evaluation(batch.returns(), rewards, batch.lengths(), speeds, len(batch), batch)
+
+
+def model_rewards(task: Task, batch: Batch) -> Float64[np.ndarray, " n"]:
+    """The model reward of every transition."""
+    return np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
 
 
 @partial(jax.jit, static_argnames="task")

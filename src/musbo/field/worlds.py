@@ -24,6 +24,25 @@ from musbo.tasks.task import BuiltIn, DmControl, Gym, Task
 INSTALL = "install the simulators with: pip install 'musbo[sim]'"
 
 
+class Failed(Exception):
+    """A simulator failed, or returned what is no observation or reward; `lane` is the one that did."""
+
+    def __init__(self, lane: int, text: str) -> None:
+        super().__init__(text)
+        self.lane = lane
+
+
+@contextmanager
+def _watched(lane: list[int]) -> Iterator[None]:
+    """What a simulator raises, with the lane that `lane` holds at that moment."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # it is a user's program: anything may come
+        raise Failed(lane[0], f"it raised {type(error).__name__}: {error}".rstrip(": .")) from error
+
+
 class Outcome(NamedTuple):
     """What a step of some lanes brought."""
 
@@ -206,14 +225,16 @@ class LaneWorld:
 
     def begin(self, seeds: Sequence[int]) -> Float32[np.ndarray, "b obs"]:
         obs = np.empty((len(seeds), self._obs_size), np.float32)
-        for row, seed in enumerate(seeds):
-            obs[row] = self.lanes[row].reset(seed)
+        with _watched(now := [0]):
+            for now[0], seed in enumerate(seeds):
+                obs[now[0]] = self.lanes[now[0]].reset(seed)
         return obs
 
     def reset(self, lanes: Int[np.ndarray, " b"]) -> Float32[np.ndarray, "b obs"]:
         obs = np.empty((len(lanes), self._obs_size), np.float32)
-        for row, lane in enumerate(lanes):
-            obs[row] = self.lanes[lane].reset(None)
+        with _watched(now := [0]):
+            for row, now[0] in enumerate(lanes.tolist()):
+                obs[row] = self.lanes[now[0]].reset(None)
         return obs
 
     def step(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Outcome:
@@ -222,14 +243,16 @@ class LaneWorld:
             np.empty((b, self._obs_size), np.float32), np.empty(b, np.float32), np.empty(b, bool), np.empty(b, bool)
         )
         next_obs, reward, terminated, truncated = outcome
-        for row, lane in enumerate(lanes.tolist()):
-            next_obs[row], reward[row], terminated[row], truncated[row] = self.lanes[lane].step(act[row])
+        with _watched(now := [0]):
+            for row, now[0] in enumerate(lanes.tolist()):
+                next_obs[row], reward[row], terminated[row], truncated[row] = self.lanes[now[0]].step(act[row])
         return outcome
 
     def peek(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Float32[np.ndarray, "b obs"]:
         obs = np.empty((len(lanes), self._obs_size), np.float32)
-        for row, lane in enumerate(lanes.tolist()):
-            obs[row] = self.lanes[lane].peek(act[row])
+        with _watched(now := [0]):
+            for row, now[0] in enumerate(lanes.tolist()):
+                obs[row] = self.lanes[now[0]].peek(act[row])
         return obs
 
 

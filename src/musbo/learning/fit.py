@@ -152,11 +152,11 @@ def _together(members: list[FitState]) -> FitState:
 STRETCH = 200  # minibatches per call: XLA keeps some memory for every turn of a loop until the loop is over
 
 
-@partial(jax.jit, static_argnames=("settings", "objective", "batch"))
+@partial(jax.jit, static_argnames=("objective", "batch", "cosine"))
 def _train_member(
-    settings: FitSettings,
     objective: Objective,
     batch: int,
+    cosine: bool,
     trained: tuple[Any, Any],
     x: Float[Array, "c in"],
     y: Float[Array, "c out"],
@@ -164,6 +164,7 @@ def _train_member(
     steps: Int[Array, ""],
     before: Int[Array, ""],
     total: Int[Array, ""],
+    learning_rate: Float[Array, ""],
     l2: Float[Array, ""],
 ) -> tuple[Any, Any]:
     """A stretch of `steps` minibatches for one member, after `before` of `total`: its network and moments."""
@@ -178,7 +179,7 @@ def _train_member(
 
         updates, moments = adam(jax.grad(loss)(network), moments)
         done = (before + i) / total
-        rate = settings.learning_rate * (0.5 * (1 + jnp.cos(jnp.pi * done)) if settings.decay == "cosine" else 1.0)
+        rate = learning_rate * (0.5 * (1 + jnp.cos(jnp.pi * done)) if cosine else 1.0)
         return jax.tree.map(lambda p, u: p - rate * u, network, updates), moments
 
     return jax.lax.fori_loop(0, steps, minibatch, trained)
@@ -251,8 +252,9 @@ def epochs(
     padded = -(-len(rows.x) // CHUNK) * CHUNK
     heldout = jnp.asarray(np.pad(rows.heldout, (0, padded - len(rows.heldout))).astype(np.int32))
     n = jnp.asarray(len(rows.heldout))
+    rate = jnp.asarray(settings.learning_rate, jnp.float32)
     l2 = jnp.asarray(settings.l2 / len(rows.train), jnp.float32)
-
+    cosine = settings.decay == "cosine"
     patience = jnp.asarray(settings.patience)
 
     def train(k: int, before: Callable[[], FitState]) -> FitState:
@@ -265,7 +267,7 @@ def epochs(
             picked = order[first * batch : min(first + STRETCH, steps) * batch]
             counts = len(picked) // batch, int(one.epoch) * steps + first, total * steps
             picked = np.pad(picked, (0, STRETCH * batch - len(picked)))  # one shape, so nothing is compiled again
-            trained = _train_member(settings, objective, batch, trained, rows.x, rows.y, picked, *counts, l2)
+            trained = _train_member(objective, batch, cosine, trained, rows.x, rows.y, picked, *counts, rate, l2)
         error = validation_error(objective, trained[0], rows.x, rows.y, heldout, n)
         return jax.block_until_ready(_keep_best(one, *trained, error, patience))
 

@@ -107,6 +107,12 @@ def coefficient_findings(U: Quantiles | None, apart: Quantiles | None, alpha: fl
     )
     if U is None or U.range >= NEARLY_CONSTANT:
         return Findings(shown)
+    if U.high < NEARLY_CONSTANT:
+        text = (
+            f"nothing imagined is trusted (U from {U.low:.3f} to {U.high:.3f}), so nothing can be learned from it; "
+            "lower --label.alpha, or set it to auto"
+        )
+        return Findings(shown, (Caution("nothing trusted", text),))
     text = (
         f"the coefficient is inert (range {U.range:.2g}: U from {U.low:.3f} to {U.high:.3f}), "
         "so this is nearly U = 1; raise --label.alpha, or set it to auto"

@@ -125,6 +125,7 @@ def begin_labeler(
 
 
 LEVEL_ROWS = 20_000  # held-out rows that the levels are measured on, at most
+LEVEL_BLOCK = 1000  # of them per call: one shape from the first deployment to the last, so nothing is compiled again
 
 
 @jax.jit
@@ -144,10 +145,18 @@ def _level_values(
 
 def _heldout_values(
     members: Probabilistic, scaling: Scaling, data: Dataset
-) -> tuple[Float[Array, "pairs n"], Float[Array, " n"], Float[Array, " n"]]:
+) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     heldout = rows(np.asarray(data.heldout))
     heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
-    return _level_values(members, scaling, data.obs[heldout], data.act[heldout], data.next_obs[heldout])
+    columns = [np.asarray(column) for column in (data.obs, data.act, data.next_obs)]
+    found = []
+    for first in range(0, len(heldout), LEVEL_BLOCK):
+        some = heldout[first : first + LEVEL_BLOCK]
+        padded = np.resize(some, LEVEL_BLOCK)
+        values = _level_values(members, scaling, *(column[padded] for column in columns))
+        found.append([np.asarray(value)[..., : len(some)] for value in values])
+    pairs, worst, average = (np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))
+    return pairs, worst, average
 
 
 class Calibration(NamedTuple):
@@ -165,7 +174,7 @@ def calibration(judge: Labeler, data: Dataset) -> Calibration:
     one goes with disagreement even where disagreement tells nothing.
     """
     pairs, _, error = _heldout_values(judge.members, judge.scaling, data)
-    doubt, error = np.asarray(jnp.max(pairs, axis=0)), np.asarray(error)
+    doubt = np.max(pairs, axis=0)
     groups = reliability(doubt, error, min(10, len(doubt)))
     shown = curve(
         (doubtful for doubtful, _ in groups),
@@ -179,9 +188,13 @@ def calibration(judge: Labeler, data: Dataset) -> Calibration:
 def measure_levels(members: Probabilistic, scaling: Scaling, data: Dataset) -> Levels:
     """What disagreement and error of P are ordinary on held-out data."""
     pairs, error, _ = _heldout_values(members, scaling, data)
+
+    def level(value: np.floating) -> Float[Array, ""]:
+        return jnp.asarray(value, jnp.float32)
+
     return Levels(
-        pair_p90=jnp.quantile(pairs, 0.9),
-        spread_p95=jnp.quantile(jnp.max(pairs, axis=0), 0.95),
-        error_p95=jnp.quantile(error, 0.95),
-        pair_mean=jnp.mean(pairs),
+        pair_p90=level(np.quantile(pairs, 0.9)),
+        spread_p95=level(np.quantile(np.max(pairs, axis=0), 0.95)),
+        error_p95=level(np.quantile(error, 0.95)),
+        pair_mean=level(np.mean(pairs, dtype=np.float64)),
     )

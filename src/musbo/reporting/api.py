@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from musbo.core.inside import given
 from musbo.reporting import page, tensorboard
 from musbo.reporting.gather import gather
 from musbo.reporting.page import Written
@@ -15,18 +16,20 @@ def report(
     scores: Mapping[str, float] | None = None,
     film: bool = True,
     tensorboard_logs: bool = False,
+    trust_task: bool = False,
 ) -> Written:
     """One page about runs or studies, with figures and tables as files beside it.
 
     `out` is by default the directory `report` in the run or study, if it is one. `scores` are returns by task: the page
-    counts the deployments until they are reached. `film` asks the simulator for pictures of the last policy.
+    counts the deployments until they are reached. `film` asks the simulator for pictures of the last policy; where the
+    task is Python that a run names, only with `trust_task`.
     """
-    places = [Path(folder) for folder in folders]
+    places = [given(folder) for folder in folders]
     if tensorboard_logs:
         tensorboard.require()
-    where = Path(out) if out is not None else places[0] / "report" if len(places) == 1 else Path("report")
+    where = given(out) if out is not None else places[0] / "report" if len(places) == 1 else Path("report")
     material = gather(places, scores)
-    written = page.write(material, where, film=film)
+    written = page.write(material, where, film=film, trust_task=trust_task)
     if not tensorboard_logs:
         return written
     return replace(written, tensorboard=tensorboard.write(material.runs, where / "tensorboard"))

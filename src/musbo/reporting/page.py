@@ -11,6 +11,7 @@ from typing import Any
 from musbo import __version__
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
+from musbo.core.inside import inside
 from musbo.reporting.canvas import ROLES, Figure
 from musbo.reporting.gather import Material
 from musbo.reporting.page_sections import sections, subtitle, title
@@ -31,11 +32,11 @@ class Written:
     tensorboard: str | None = None
 
 
-def write(material: Material, out: Path, film: bool = True) -> Written:
+def write(material: Material, out: Path, film: bool = True, trust_task: bool = False) -> Written:
     """Everything into `out`."""
     template = _template()  # what is missing is said before anything is drawn
     before = _written_before(out)
-    parts = list(sections(material, film))
+    parts = list(sections(material, film, trust_task))
     files: dict[str, bytes] = {}
     for section in parts:
         for figure in section.figures:
@@ -48,7 +49,7 @@ def write(material: Material, out: Path, film: bool = True) -> Written:
         out.mkdir(parents=True, exist_ok=True)
         _record(out, before | set(files))  # first, so that after a kill it is known what belongs to a report
         for name in ("figures", "tables"):
-            (out / name).mkdir(exist_ok=True)
+            inside(out, name).mkdir(exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror}; choose another --out.") from error
     for name, content in files.items():
@@ -60,7 +61,7 @@ def write(material: Material, out: Path, film: bool = True) -> Written:
         ).encode(),
     )
     for old in before - set(files):  # there was more or less to say; no page refers to them any more
-        (out / old).unlink(missing_ok=True)
+        inside(out, *old.split("/")).unlink(missing_ok=True)
     _record(out, set(files))
     drawn, listed = ([str(out / name) for name in files if name.startswith(kind)] for kind in ("figures/", "tables/"))
     return Written(str(out / "index.html"), drawn, listed)

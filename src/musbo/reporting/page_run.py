@@ -111,11 +111,11 @@ def _require_kept(run: Run) -> None:
 # Its policy at work
 
 
-def film_of(run: Run) -> Section:
+def film_of(run: Run, trust_task: bool = False) -> Section:
     section = Section(f"The last policy at work: {run.group.title}")
     try:
         _require_kept(run)
-        frames = list(api.film(run.folder, steps=FILM_STEPS))
+        frames = list(api.film(run.folder, steps=FILM_STEPS, trust_task=trust_task))
     except UserError as error:
         section.words = f"No pictures: {error}"
         return section

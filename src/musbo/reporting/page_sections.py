@@ -35,7 +35,7 @@ def subtitle(material: Material) -> str:
     return text + (f", {len(material.missing)} missing" if material.missing else "")
 
 
-def sections(material: Material, film: bool) -> Iterator[Section]:
+def sections(material: Material, film: bool, trust_task: bool = False) -> Iterator[Section]:
     """All of them; with `film`, pictures of a policy on each task."""
     if material.alone:
         yield result(material.runs[0])
@@ -51,7 +51,7 @@ def sections(material: Material, film: bool) -> Iterator[Section]:
         yield from uncertainty(material.in_order(group))
     if film:
         for group in material.groups:
-            yield from map(film_of, material.in_order(group)[:1])
+            yield from (film_of(run, trust_task) for run in material.in_order(group)[:1])
     if not material.alone:
         yield every_run(material)
     yield settings(material)

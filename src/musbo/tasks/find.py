@@ -81,5 +81,5 @@ def _call(function: Callable[[], Any], name: str) -> Any:
         return function()
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"Calling {name} failed: {type(error).__name__}: {error}.") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from musbo.core.errors import UserError
+from musbo.core.inside import given
 
 
 def is_file(place: str) -> bool:
@@ -17,7 +18,7 @@ def is_file(place: str) -> bool:
 
 def load(place: str, named: str) -> ModuleType:
     """The module that `place` names, loaded once; `named` says, in an error, how such a place is named."""
-    return _load_file(Path(place), named) if is_file(place) else _load_module(place, named)
+    return _load_file(given(place), named) if is_file(place) else _load_module(place, named)
 
 
 def _load_module(place: str, named: str) -> ModuleType:

@@ -1,0 +1,73 @@
+"""Whether a run is what was written: its ledger, the artefacts that the ledger names, and the files made from them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from musbo.campaign.ledger import Ledger
+from musbo.campaign.places import LEDGER, STORE
+from musbo.campaign.status import Status
+from musbo.campaign.store import Store
+from musbo.core import serial
+from musbo.core.errors import UserError
+from musbo.core.inside import inside
+from musbo.data.files import batch_from_bytes
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was checked, and what is wrong."""
+
+    events: int
+    metrics: int
+    artefacts: int
+    files: int
+    problems: tuple[str, ...]
+
+
+def verify(folder: Path) -> Verified:
+    """Read everything of a run, and change nothing."""
+    with Ledger(inside(folder, LEDGER)) as ledger:
+        ledger.verify()
+        now, events, metrics = ledger.status(), len(ledger.events()), len(ledger.metrics())
+    store, problems = Store(folder / STORE), []
+
+    def check(act: Callable[[], object]) -> None:
+        try:
+            act()
+        except UserError as error:
+            problems.append(str(error))
+
+    batches, states = _named(now)
+    kept = (folder / STORE).is_dir()
+    if kept:
+        for name in batches:
+            check(lambda name=name: batch_from_bytes(store.get(name), name))
+        for name in states:
+            check(lambda name=name: serial.decode(store.get(name), name))
+    files = _exported(folder, now)
+    for path, name in files.items():
+        check(lambda path=path, name=name: _require_same(path, name))
+    return Verified(events, metrics, len(batches) + len(states) if kept else 0, len(files), tuple(problems))
+
+
+def _named(now: Status) -> tuple[list[str], list[str]]:
+    """The batches and the states that have to be in the store."""
+    batches = [item.artefact for item in (*now.creation.brought, *now.collected.values(), *now.shards)]
+    states = [item.policy for item in now.trained.values()]
+    states += [now.trained[max(now.trained)].state] if now.trained else []
+    states += [now.checkpoint.state] if now.checkpoint else []
+    return list(dict.fromkeys(batches)), list(dict.fromkeys(states))
+
+
+def _exported(folder: Path, now: Status) -> dict[Path, str]:
+    """The files of a finished run that are copies of artefacts, as far as they are there."""
+    found = {inside(folder, "data") / f"deployment-{d}.parquet": item.artefact for d, item in now.collected.items()}
+    if now.trained:
+        found[folder / "policy.safetensors"] = now.trained[max(now.trained)].policy
+    return {path: name for path, name in found.items() if now.finished and path.is_file()}
+
+
+def _require_same(path: Path, name: str) -> None:
+    if serial.sha256(inside(path.parent, path.name).read_bytes()) != name.partition(".")[0]:
+        raise UserError(f"{path} is not what this run wrote: restore it from {STORE}/{name}")

@@ -1,0 +1,48 @@
+"""JSON and TOML from files that anybody may have written: bounded in size and depth, and an error is a sentence."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from musbo.core.errors import UserError
+
+LONGEST = 10_000_000
+"""Characters: our own files are a thousand times shorter."""
+_DEEP_KEY = re.compile(r"(?:[\w-]+\s*\.\s*){50}")
+"""A key of so many parts: a parser makes a table for each, and of 20,000 it makes gigabytes."""
+
+
+def read_text(path: Path) -> str:
+    """The text of a file."""
+    try:
+        if path.stat().st_size > LONGEST:
+            raise UserError(f"{path} is larger than {LONGEST:,} bytes: it is no file of musbo.")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error}): save it as that.") from error
+    except ValueError as error:  # NUL in the path
+        raise UserError(f"cannot read {str(path)!r}: {error}.") from error
+
+
+def parse_json(text: str, source: str) -> Any:
+    """What `text` says; `source` names it in errors."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{source} cannot be read ({_short(error)}): restore it from a copy.") from error
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """The tables of `text`; `source` names it in errors."""
+    if len(text) > LONGEST or _DEEP_KEY.search(text):
+        raise UserError(f"{source} is too long, or has a key of more than 50 parts: it is no file of musbo.")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError, and so are numbers without end
+        raise UserError(f"{source} is not TOML: {_short(error)}.") from error
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}" if isinstance(error, RecursionError) else str(error)[:200]

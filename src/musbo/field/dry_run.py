@@ -1,0 +1,128 @@
+"""A dry run of a task, before anything is created: its functions on a few examples, its simulator for a few steps.
+
+What is wrong with a task of one's own is said here in one sentence, and not after a batch was collected. The values of
+its functions are kept: they show, when a run goes on, that the task is still the same.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from musbo.core.errors import UserError
+from musbo.data.batch import Batch
+from musbo.data.checks import LARGEST
+from musbo.field.drive import Fault, Steady, drive
+from musbo.field.simulate import model_rewards
+from musbo.field.worlds import make_world, no_simulator
+from musbo.tasks.task import BuiltIn, Task
+
+EXAMPLES = 8
+STEPS = 3
+
+
+def dry_run(task: Task) -> None:
+    """Refuse a task that cannot work."""
+    values_of(task)
+    keys = jax.random.split(jax.random.PRNGKey(0), EXAMPLES)
+    if task.initial is not None:
+        _called(task, "initial", task.initial, (keys,), (task.obs_size,), jnp.floating)
+    if isinstance(task.simulator, BuiltIn):
+        _require_built_in(task, task.simulator, keys)
+    elif no_simulator(task) is None:
+        _require_real(task)
+
+
+def values_of(task: Task) -> tuple[float, ...]:
+    """What the task's reward and termination give for made-up transitions."""
+    obs, act, next_obs = _made_up(task)
+    found: list[float] = []
+    if callable(task.reward):
+        found += _values(_called(task, "reward", task.reward, (obs, act, next_obs), (), jnp.floating))
+    if callable(task.terminated):
+        found += _values(_called(task, "terminated", task.terminated, (next_obs,), (), jnp.bool_))
+    return tuple(found)
+
+
+def _values(call: Callable[[], Any]) -> list[float]:
+    return np.asarray(call(), np.float64).tolist()
+
+
+def same_values(before: Sequence[float], now: Sequence[float]) -> bool:
+    """Whether a task's functions still give what they gave; where they gave no number, they may have been corrected."""
+    if len(before) != len(now):
+        return False
+    old, new = np.asarray(before), np.asarray(now)
+    known = np.isfinite(old)
+    return bool(np.allclose(old[known], new[known], rtol=1e-4, atol=1e-5))
+
+
+def _made_up(task: Task) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Transitions that need not be possible: the same ones on every machine."""
+    random = np.random.default_rng(0)
+    obs, next_obs = random.normal(size=(2, EXAMPLES, task.obs_size)).astype(np.float32)
+    act = random.uniform(task.low, task.high, (EXAMPLES, task.act_size)).astype(np.float32)
+    return obs, act, next_obs
+
+
+def _called(
+    task: Task, name: str, function: Callable[..., Any], rows: tuple[Any, ...], shape: tuple[int, ...], kind: Any
+) -> Callable[[], Any]:
+    """The function on every row, as training will call it; what it returns has this shape and kind."""
+    every = jax.vmap(function)
+    try:
+        found = jax.eval_shape(every, *rows)  # compiles nothing
+    except UserError:
+        raise
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        text = "is Python or NumPy that JAX cannot compile: write it with jax.numpy, and jnp.where in place of if."
+        raise UserError(f"{name} of task {task.name} {text}") from error
+    except (Exception, SystemExit) as error:
+        why = (str(error).strip().splitlines() or [""])[0]
+        raise UserError(
+            f"{name} of task {task.name} failed on an example: {type(error).__name__}: {why}. It is called with one "
+            f"transition at a time, in arrays of {task.obs_size} observations and {task.act_size} actions."
+        ) from error
+    known = isinstance(found, jax.ShapeDtypeStruct)
+    if not known or found.shape != (EXAMPLES, *shape) or not jnp.issubdtype(found.dtype, kind):
+        wanted = "true or false" if kind is jnp.bool_ else f"{shape[0]} floats" if shape else "one float"
+        given = f"an array of shape {found.shape[1:]} and type {found.dtype}" if known else f"a {type(found).__name__}"
+        raise UserError(f"{name} of task {task.name} must return {wanted} for one example, but it returns {given}.")
+    return lambda: jax.jit(every)(*rows)
+
+
+def _require_built_in(task: Task, simulator: BuiltIn, keys: jax.Array) -> None:
+    def one_step(key: Any) -> Any:
+        state, reward = simulator.step(simulator.reset(key), jnp.asarray(task.centre))
+        return jnp.concatenate([simulator.observe(state), jnp.asarray(reward)[None]])
+
+    def begin(key: Any) -> Any:
+        return simulator.observe(simulator.reset(key))
+
+    _called(task, "the simulator's observe", begin, (keys,), (task.obs_size,), jnp.floating)
+    _called(
+        task, "the simulator's step (observations and reward)", one_step, (keys,), (task.obs_size + 1,), jnp.floating
+    )
+
+
+def _require_real(task: Task) -> None:
+    """A few steps of the simulator, and the task's functions on them."""
+    middle = np.broadcast_to(task.centre, (1, task.act_size)).astype(np.float32)
+    steps = min(STEPS, task.episode_steps)
+    try:
+        batch, _ = drive(task, make_world(task, 1), Steady(task, lambda obs: middle), [0], [steps], 1, once=True)
+    except Fault as fault:
+        raise UserError(f"{fault}. Correct it and try again; nothing was written.") from fault
+    if callable(task.reward):
+        _require_finite(task, batch)
+
+
+def _require_finite(task: Task, batch: Batch) -> None:
+    rewards = model_rewards(task, batch)
+    if not (np.abs(rewards) <= LARGEST).all():
+        row = int(np.flatnonzero(~(np.abs(rewards) <= LARGEST))[0])
+        raise UserError(
+            f"reward of task {task.name} gives {rewards[row]:g} in step {row + 1} of an episode: correct it."
+        )
