@@ -16,6 +16,7 @@ from musbo.learning.handover import (
     Guarded,
     Handover,
     Last,
+    NotWorse,
     Rating,
     choose,
     rate,
@@ -31,7 +32,7 @@ def numbered(i: int) -> Policy:
     return linear_policy(np.full((2, 1), float(i)), [0.0])
 
 
-def number(policy: Policy) -> int:
+def number(policy: Any) -> int:
     return int(policy.mlp.weights[0][0, 0])
 
 
@@ -200,3 +201,19 @@ def test_impossible_checks(wrong: dict):
 def test_impossible_guards(wrong: dict):
     with pytest.raises(UserError):
         Guarded(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("returns", "chosen"),
+    [
+        ([[1.0, 2.0], [1.0, 2.0]], 1),  # the same: the later one
+        ([[1.0, 2.0], [3.0, 1.5]], 1),  # better on average
+        ([[1.0, 2.0], [2.0, 0.5]], 1),  # worse by .25, and the differences (1, -1.5) have a standard error of 1.25
+        ([[1.0, 2.0], [0.9, 1.8]], 0),  # worse by .15, with a standard error of .05
+        ([[1.0, 2.0], [0.9, 1.8], [1.0, 2.0]], 2),  # against the one that was kept
+        ([[float("nan"), 1.0], [1.0, 1.0]], 1),
+        ([[1.0, 1.0], [float("nan"), 9.0]], 0),
+    ],
+)
+def test_not_worse(returns: list[list[float]], chosen: int):
+    assert number(after(NotWorse(), *map(rating, returns)).policy) == chosen

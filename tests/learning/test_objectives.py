@@ -239,3 +239,31 @@ def test_calibration_where_doubt_tells_nothing():
     assert n > 1_000 and abs(found.rank_correlation) < 4 / np.sqrt(n)
     error = np.array(found.reliability.y)
     np.testing.assert_allclose(error, np.sqrt(1 / np.pi), rtol=0.25)  # the mean of |N(0, 1/2)|, in every group
+
+
+def test_rows_beside_the_truth_end_where_it_ended():
+    """In units of the task: start and change of a copy are others, and their sum is the same next state."""
+    data = some_data()
+    scaling = measure(data, learn_reward=True)
+    rows = objectives.dynamics_rows(LEARNED, data, scaling)
+    both = objectives.steadied(rows, scaling, 0.1, jax.random.PRNGKey(0))
+    n = len(rows.x)
+    assert both.heldout.tolist() == rows.heldout.tolist()
+    assert both.train.tolist() == [*rows.train, *(rows.train + n)]
+    np.testing.assert_array_equal(both.x[:n], rows.x)
+    np.testing.assert_array_equal(both.y[:n], rows.y)
+
+    def start_and_end(x: jax.Array, y: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+        mean, std, by, times = (
+            np.asarray(part, float)[:OBS]
+            for part in (scaling.obs_mean, scaling.obs_std, scaling.target_mean, scaling.target_std)
+        )
+        start = mean + std * np.asarray(x, float)[:, :OBS]
+        return start, start + by + times * np.asarray(y, float)[:, :OBS]
+
+    (s, e), (s2, e2) = (start_and_end(both.x[part], both.y[part]) for part in (slice(n), slice(n, None)))
+    np.testing.assert_allclose(e2, e, rtol=1e-4, atol=1e-4)
+    moved = (s2 - s) / np.asarray(scaling.target_std[:OBS])
+    np.testing.assert_array_equal(both.y[n:, OBS:], rows.y[:, OBS:])  # so are reward and termination
+    assert 0.07 < moved.std() < 0.13 and np.abs(moved.mean()) < 0.03
+    np.testing.assert_array_equal(both.x[n:, OBS:], rows.x[:, OBS:])  # actions are as they were

@@ -1,6 +1,7 @@
 """Returns of windows, trust and the gradient of a termination, against numpy, by hand and by finite differences."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +51,8 @@ def test_returns_are_those_of_a_loop():
             x = reward[i, lane] + gamma * on[i, lane] * future
             later = x * U[i, lane] if x > 0 else x
             wanted[i, lane] = later
-    arrays = [jnp.asarray(a, jnp.float32) for a in (reward, on, U)]
-    G = returns(jnp.float32(gamma), lam, *arrays, jnp.asarray(cut), jnp.asarray(after, jnp.float32))
+    paid, goes, trusted, beyond = (jnp.asarray(a, jnp.float32) for a in (reward, on, U, after))
+    G = returns(jnp.float32(gamma), lam, paid, goes, trusted, jnp.asarray(cut), beyond)
     np.testing.assert_allclose(G, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -149,7 +150,7 @@ def test_ordinary_is_the_percentile_of_every_member_and_the_next():
     M, _ = world()
     obs, act = jax.random.normal(jax.random.PRNGKey(5), (200, 4)), jnp.zeros((200, 2))
     seen = measure_ordinary(pointmass, M, obs, act)
-    x = np.concatenate([obs, act], axis=1)
+    x = jnp.concatenate([obs, act], axis=1)
     said = [np.asarray(jax.vmap(member(M.members, i))(x)) for i in range(3)]
     apart = np.concatenate([np.abs(said[i] - said[(i + 1) % 3]) for i in range(3)])
     columns = np.quantile(apart, 0.95, axis=0)
@@ -186,6 +187,7 @@ def test_networks_carried_over_say_the_same():
 
 
 def test_what_cannot_be_is_refused():
+    wrong: Any
     for wrong in ({"steps": 0}, {"imagined": 8, "steps": 16}, {"k": -1.0}, {"lam": 2.0}, {"kernel": 0.0}):
         with pytest.raises(UserError):
             WindowSettings(**wrong)

@@ -7,7 +7,6 @@ collect; the mean of the policy that all members together rate best is handed ov
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -24,7 +23,7 @@ from musbo.data.dataset import Dataset, rows
 from musbo.data.scaling import Normaliser, Scaling, measure
 from musbo.learning import climb, fit, handover, objectives
 from musbo.learning.appraise import appraise
-from musbo.learning.climb import Climber, ClimbSettings, Worth
+from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import Check, Choice, Handover, NotWorse
 from musbo.learning.imagine import Imagine, foresee
@@ -178,14 +177,15 @@ class ValueGradients:
                 anywhere, state.lanes, rate, jnp.asarray(i), k_window,
             )  # fmt: skip
             state = replace(state, climber=climber, lanes=lanes, ordinary=level, update=i + 1)
-            yield state, self._metrics(i + 1, {name: np.asarray(x).tolist() for name, x in numbers.items()})
+            yield state, self._metrics(i + 1, numbers)
         choice = state.choice
         findings = findings_of.chosen(choice)
         state = replace(state, stage="collected", policy=choice.policy, choice=None, lanes=None, update=0, checked=-1)
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
-    def _metrics(self, index: int, numbers: dict[str, Any]) -> Metrics:
-        findings = climb_findings(quantiles(numbers["U"]), numbers["explained"], numbers["value"])
+    def _metrics(self, index: int, seen: Numbers) -> Metrics:
+        findings = climb_findings(quantiles(np.asarray(seen.U).tolist()), float(seen.explained), float(seen.value))
+        numbers = {name: np.asarray(x).tolist() for name, x in seen._asdict().items()}
         return Metrics(SERIES, index, self.updates, "window", index >= self.updates, numbers, findings)
 
 

@@ -9,7 +9,7 @@ alpha keeps the entropy at its target. Values are counted in a unit of their own
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -119,6 +119,24 @@ def carry_over(climber: Climber, frames: tuple[Frame, Frame], worths: tuple[Wort
     return fresh(normalise(climber.actor), alpha, jax.vmap(critic)(climber.critics), jax.vmap(critic)(climber.slow))
 
 
+class Numbers(NamedTuple):
+    """What one window is worth knowing by."""
+
+    value: Float[Array, ""]
+    explained: Float[Array, ""]
+    """Of the returns, by the critics."""
+    reward: Float[Array, ""]
+    trust: Float[Array, ""]
+    U: Float[Array, " 3"]
+    disagreement: Float[Array, " 3"]
+    ended: Float[Array, ""]
+    lost: Float[Array, ""]
+    """Share of steps that left what is known."""
+    gradient: Float[Array, ""]
+    entropy: Float[Array, ""]
+    alpha: Float[Array, ""]
+
+
 @partial(jax.jit, static_argnames=("task", "settings", "window"))
 def climb(
     task: Task,
@@ -135,7 +153,7 @@ def climb(
     rate: Float[Array, ""],
     index: Int[Array, ""],
     key: PRNGKeyArray,
-) -> tuple[Climber, Float[Array, "b obs"], Ordinary, dict[str, Array]]:
+) -> tuple[Climber, Float[Array, "b obs"], Ordinary, Numbers]:
     """One window; `rate` scales the actor's step. Also numbers of it."""
     k_fresh, k_instead, k_begin, k_window = jax.random.split(jax.random.fold_in(key, index), 4)
     b = lanes.shape[0]
@@ -191,19 +209,19 @@ def climb(
     (critics, slow, critic_moments), errors = jax.lax.scan(follow, before, (x, wanted))
     error = jnp.mean(errors)
     spread = jnp.var(wanted)
-    numbers = {
-        "value": jnp.mean(G[0]),
-        "explained": 1 - error / jnp.maximum(spread, 1e-12),
-        "reward": jnp.mean(seen.reward),
-        "trust": jnp.mean(seen.trust),
-        "U": jnp.quantile(seen.trust, jnp.asarray([0.1, 0.5, 0.9])),
-        "disagreement": jnp.quantile(seen.apart / ordinary.level, jnp.asarray([0.1, 0.5, 0.9])),
-        "ended": jnp.mean(1 - seen.on),
-        "lost": jnp.mean((seen.cut & (seen.on > 0.5)).astype(jnp.float32)),
-        "gradient": size,
-        "entropy": -jnp.mean(seen.logp),
-        "alpha": jnp.exp(log_alpha),
-    }
+    numbers = Numbers(
+        value=jnp.mean(G[0]),
+        explained=1 - error / jnp.maximum(spread, 1e-12),
+        reward=jnp.mean(seen.reward),
+        trust=jnp.mean(seen.trust),
+        U=jnp.quantile(seen.trust, jnp.asarray([0.1, 0.5, 0.9])),
+        disagreement=jnp.quantile(seen.apart / ordinary.level, jnp.asarray([0.1, 0.5, 0.9])),
+        ended=jnp.mean(1 - seen.on),
+        lost=jnp.mean((seen.cut & (seen.on > 0.5)).astype(jnp.float32)),
+        gradient=size,
+        entropy=-jnp.mean(seen.logp),
+        alpha=jnp.exp(log_alpha),
+    )
     new = Climber(actor, log_alpha, critics, slow, actor_moments, alpha_moments, critic_moments)
     high = jnp.quantile(seen.apart, 0.9)
     lately = jnp.where(index == 0, high, ordinary.lanes + 0.1 * (high - ordinary.lanes))

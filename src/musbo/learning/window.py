@@ -198,7 +198,7 @@ def lived(
         after = jnp.where(cut[:, None], other, next_obs)
         return after, (obs, next_obs, reward, on, U, cut, logp, apart)
 
-    last, columns = jax.lax.scan(one_step, start, (jax.random.split(key, settings.steps), instead))
+    last, columns = jax.lax.scan(one_step, start, (jax.random.split(key, len(instead)), instead))
     return Window(*columns), last
 
 
