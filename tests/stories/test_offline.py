@@ -87,7 +87,7 @@ def test_a_batch_becomes_a_policy(tmp_path, capsys):
         replayed(tmp_path / "run", int(judged["imagined_steps"])), rel=1e-3
     )
     assert judged["real_steps"] == 20 and judged["energy_distance"] > 0
-    assert main(["report", str(tmp_path / "run")]) == 0
+    assert main(["report", str(tmp_path / "run"), "--trust-task"]) == 0
     text = (tmp_path / "run" / "report" / "index.html").read_text()
     assert "1 deployment of 100 transitions, data for 1 brought" in text and "-1x100" in text
     assert "No pictures: " in text and "has no simulator" in text and 'id="figure-trajectory-error-' in text
@@ -99,5 +99,5 @@ def test_a_batch_becomes_a_policy(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "the batches brought (" in error and "so the runs cannot be averaged" in error
     for command in ("evaluate", "play"):
-        assert main([command, str(tmp_path / "run")]) == 2
+        assert main([command, str(tmp_path / "run"), "--trust-task"]) == 2
         assert "has no simulator" in capsys.readouterr().err
