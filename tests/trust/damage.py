@@ -16,7 +16,7 @@ from musbo.campaign.places import LEDGER
 from musbo.campaign.store import Store
 from musbo.campaign.summary import summary
 from musbo.campaign.verify import verify
-from musbo.cluster.study import Study, Variant, load, record, recorded, to_toml
+from musbo.cluster.study import Study, Variant, record, recorded, to_toml
 from musbo.core import serial
 from musbo.core.errors import UserError
 from musbo.core.plain import plain
@@ -67,11 +67,6 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 def stored(run: Path) -> Any:
     store = Store(run / "store")
     return [store.get(name) for name in store.names()]
-
-
-def described(folder: Path) -> Any:
-    """A file that people write: another digit is another study, so only errors can be looked for."""
-    return load(str(folder / "mine.toml"))
 
 
 def flip(data: bytes, rng: random.Random) -> bytes:

@@ -1,6 +1,7 @@
 """Damaged files: refused in one sentence or read as they were, quickly, and never as something else."""
 
 import collections
+import random
 import resource
 import shutil
 from collections.abc import Callable
@@ -48,6 +49,18 @@ def test_damage(whole: Path, tmp_path: Path, kind: str, hurt: Callable):
     found = outcomes(whole, tmp_path, kind, hurt, seed=0, count=40)
     if kind in ("policy", "batch", "store", "study") and hurt is damage.flip:
         assert found["refused"] >= 20  # most of a file means something
+
+
+def test_a_damaged_file_of_a_study_is_a_study_or_a_sentence(whole: Path, tmp_path: Path):
+    """People write it, so it has no digest: another digit is another study."""
+    data, kinds = (whole / "mine.toml").read_bytes(), collections.Counter()
+    for number in range(200):
+        (tmp_path / "mine.toml").write_bytes(damage.mangle(data, random.Random(number)))
+        try:
+            kinds[type(load(str(tmp_path / "mine.toml"))).__name__] += 1
+        except UserError:
+            kinds["refused"] += 1
+    assert set(kinds) == {"Study", "refused"}
 
 
 @pytest.mark.long

@@ -78,8 +78,8 @@ def test_nothing_is_compiled_after_the_second_deployment(tmp_path: Path, name: s
 
 
 GROWTH = """
-import resource, sys
-from musbo.campaign import api, folders, runner
+import sys
+from musbo.campaign import folders, runner
 from musbo.campaign.events import Evaluated
 from musbo.campaign.news import Completed
 from dataclasses import replace

@@ -11,6 +11,7 @@ from musbo.campaign import folders, runner
 from musbo.campaign.places import new_place
 from musbo.campaign.settings import campaign
 from musbo.cli import main
+from musbo.cluster.study import Study, Variant, record
 from musbo.core.errors import UserError
 from musbo.core.lock import lock
 from musbo.reporting.api import report
@@ -138,7 +139,7 @@ def test_a_report_follows_no_link(tmp_path: Path, finished: Path):
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "figures").symlink_to(tmp_path / "mine")
     (tmp_path / "report" / "report.json").write_text("[]")
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="figures is a link"):
         report(finished, out=tmp_path / "report", film=False)
     assert list((tmp_path / "mine").iterdir()) == []
 
@@ -216,3 +217,11 @@ def test_a_downloaded_study_runs_no_code(
     assert main(["study", "--out", "s", "--seeds", "1"]) == 2
     assert "not run without your word" in capsys.readouterr().err
     assert main(["study", "--out", "s"]) == 2
+
+
+def test_the_record_of_a_study_leads_no_run_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    study = Study(("pointmass",), (Variant("random", "random", ("--out", str(tmp_path / "elsewhere"))),), (0,))
+    record(tmp_path / "s", study)
+    assert main(["study", "--out", str(tmp_path / "s")]) == 2
+    assert "are the study's own and cannot be among its settings" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()

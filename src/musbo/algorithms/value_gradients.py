@@ -2,7 +2,7 @@
 
 Between deployments M is fitted on D_all; then an actor climbs the return of short imagined windows, differentiated
 through M, with V at their ends. What follows a step counts as far as M's members agree about it. Samples of the policy
-collect; the mean of the policy that all members together rate best is handed over.
+collect; the mean of the latest policy that the members do not rate worse than the one before is handed over.
 """
 
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ class ValueGradients:
         return SampleActor(state.policy)
 
     def foresight(self, state: "State") -> Foresight | None:
-        """Courses in M; doubt is the disagreement of its first two members."""
+        """Courses in M; doubt is the largest disagreement of a member and the next."""
         M = state.dynamics
         if M is None:
             return None
@@ -159,8 +159,7 @@ class ValueGradients:
             if (i % self.check.every == 0 or i == self.updates) and state.checked != i:
                 policy = GaussianPolicy(state.climber.actor, state.frame)
                 seen = appraise(
-                    task, self.check.rollouts, steps, self.window.k, policy, M, state.ordinary, state.worth.unknown,
-                    heldout, k_check,
+                    task, self.check.rollouts, steps, policy, M, state.ordinary, state.worth.unknown, heldout, k_check
                 )  # fmt: skip
                 choice = handover.choose(self.handover, state.choice, policy, seen, i)
                 state = replace(state, choice=choice, checked=i)

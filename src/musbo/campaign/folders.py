@@ -42,10 +42,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
         if len(batch) < 2:
             raise UserError(f"{origin} has one transition; a batch needs two, one to train on and one held out.")
     settings.method.require(task)
-    ours = settings.task in TASKS and given is None
-    if not ours:
-        dry_run(task)
-    values = () if ours else values_of(task)
+    values = () if settings.task in TASKS and given is None else dry_run(task)  # ours are tested
     missing = settings.budget - len(data)
     if missing and (reason := no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --budget."
@@ -85,13 +82,13 @@ def _made(folder: Path) -> Iterator[Path]:
         try:
             yield place
             os.rename(place, folder)  # replaces an empty directory, and nothing else
-            sync_folder(folder.parent)
         except OSError as error:
             _remove(place)
             raise UserError(f"cannot make {folder}: {error.strerror}; choose another --out.") from error
         except UserError:
             _remove(place)
             raise
+        sync_folder(folder.parent)
 
 
 def _locked(folder: Path, stack: ExitStack) -> Path:
@@ -121,7 +118,7 @@ def _remove(place: Path) -> None:
         ours = path.parent.name == STORE and is_artefact(path.name)
         ours |= path.name in (LEDGER, f"{LEDGER}-journal", SETTINGS, LOCK) or is_temporary(path.name)
         if ours and not path.is_dir():
-            path.unlink()
+            path.unlink(missing_ok=True)  # another process may be removing it too
     for folder in (place / STORE, place):
         with suppress(OSError):
             folder.rmdir()

@@ -7,9 +7,7 @@ from musbo.algorithms.method import Forecast, Foresight
 from musbo.campaign.events import Agreement, Episodes, Stretch
 from musbo.campaign.settings import Campaign, Purpose
 from musbo.core.diagnostics import finite
-from musbo.core.errors import UserError
 from musbo.data.batch import Batch
-from musbo.data.checks import LARGEST, SHOWN
 from musbo.data.scaling import observed
 from musbo.field import simulate
 from musbo.learning.foresight import trajectories_apart
@@ -38,22 +36,6 @@ def stretch(measured: simulate.Evaluation, forecast: Forecast | None, model: For
     else:
         return None
     return Stretch(finite(total), steps)
-
-
-def require_rewards(task: Task, batch: Batch) -> None:
-    """Refuse a model reward that is no number on what was collected: every network would become none."""
-    if not callable(task.reward):
-        return
-    rewards = simulate.model_rewards(task, batch)
-    wrong = np.flatnonzero(~(np.abs(rewards) <= LARGEST))
-    if len(wrong):
-        row = int(wrong[0])
-        obs = ", ".join(f"{x:g}" for x in batch.obs[row, :SHOWN])
-        raise UserError(
-            f"the reward function of task {task.name} gives {rewards[row]:g} in {len(wrong)} of {len(batch)} "
-            f"transitions, first for the observation ({obs}{', ...' if batch.obs.shape[1] > SHOWN else ''}): correct "
-            "it, then resume."
-        )
 
 
 def _courses(column: np.ndarray, starts: np.ndarray, lengths: np.ndarray, steps: int) -> np.ndarray:

@@ -281,7 +281,7 @@ class Runner:
         spent = checkpoint.seconds if checkpoint else 0.0
         findings = dict(checkpoint.findings) if checkpoint else {}
         forecast: Forecast | None = None
-        measure.require_rewards(self.task, self.batch(d))
+        simulate.require_rewards(self.task, self.batch(d))
         data = assemble(self.batches(), self.capacity(), self.settings.seed)
         began = saved = time.monotonic()
         pause = 0.0

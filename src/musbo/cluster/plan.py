@@ -45,6 +45,10 @@ def asked(said: Said, out: Path, named: bool) -> Study | None:
     `named`: the user has said `out`, so what is there may be added to.
     """
     if said == Said():
+        if before := studies.recorded(out):
+            for cell in cells(before):
+                if not (out / cell.folder / LEDGER).exists():  # it will be begun with the words of the record
+                    _require_sound(cell, before.settings, simulated=False)
         return None
     before = None if said.file else studies.recorded(out)
     if before and not named:  # what is there may be something else altogether
@@ -109,17 +113,18 @@ def _sized(study: Study, budget: int | None, batch_size: int | None) -> Study:
     return replace(study, budgets=tuple(sorted(budgets)))
 
 
-def _require_sound(cell: Cell, settings: tuple[str, ...]) -> None:
-    """Refuse now what would fail in the middle of a study."""
+def _require_sound(cell: Cell, settings: tuple[str, ...], simulated: bool = True) -> None:
+    """Refuse now what would fail in the middle of a study, and settings that would lead a run elsewhere."""
     try:
         words = cell.words(Path(), settings)[1:]
         if "--help" in words or "-h" in words:
             raise UserError("--help is no setting: `musbo run TASK --help` lists them.")
         chosen, arguments = command.read(words)
-        task = load_task(chosen.task, trusted=True)  # `require_trusted` was asked before
-        chosen.method.require(task)
-        if reason := no_simulator(task):
-            raise UserError(reason)
+        if simulated:
+            task = load_task(chosen.task, trusted=True)  # `require_trusted` was asked before
+            chosen.method.require(task)
+            if reason := no_simulator(task):
+                raise UserError(reason)
         asked = (chosen.seed, chosen.budget, chosen.batch_size, chosen.algo, chosen.preset, arguments.out)
         own = (cell.seed, cell.budget, cell.batch_size, cell.method.algo, cell.preset, Path(cell.folder))
         if asked != own or arguments.data:

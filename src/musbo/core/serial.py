@@ -256,8 +256,8 @@ def load(path: Path) -> Any:
     """The value that `save` wrote to `path`."""
     try:
         data = path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: NUL in the path
-        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the path") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from error
     return decode(data, str(path))
 
 

@@ -22,8 +22,6 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error}): save it as that.") from error
-    except ValueError as error:  # NUL in the path
-        raise UserError(f"cannot read {str(path)!r}: {error}.") from error
 
 
 def parse_json(text: str, source: str) -> Any:

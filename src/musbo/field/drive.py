@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float32, Int, Int32, PRNGKeyArray, UInt32
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, rows_of
 from musbo.data.checks import LARGEST
-from musbo.field.worlds import Failed, World
+from musbo.field.worlds import LaneFailed, World
 from musbo.models.actor import Actor
 from musbo.tasks.task import Task
 
@@ -213,7 +213,7 @@ def drive(
                     _step_crew(task, world, crew, quota, t, np.asarray(act), np.asarray(signal), once, moments)
                     if len(crew.rows):
                         crew.asked = mind.ask(crew, t + 1)
-    except Failed as failure:
+    except LaneFailed as failure:
         step = next((int(crew.steps[failure.lane - crew.first]) for crew in crews if failure.lane in crew.lanes), 0)
         text = f"the simulator of task {task.name} failed in step {step + 1} of an episode: {failure}"
         raise Fault(text, *_finished(moments)) from failure
@@ -240,7 +240,7 @@ def _require_numbers(
     if wrong.any():
         row, column = (int(found[0]) for found in np.nonzero(wrong))
         name = "the reward" if column == obs.shape[1] else f"observation {column}"
-        raise Failed(int(lanes[row]), f"{name} is {columns[row, column]:g}")
+        raise LaneFailed(int(lanes[row]), f"{name} is {columns[row, column]:g}")
 
 
 def _step_crew(

@@ -12,10 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from musbo.core.errors import UserError
-from musbo.data.batch import Batch
-from musbo.data.checks import LARGEST
 from musbo.field.drive import Fault, Steady, drive
-from musbo.field.simulate import model_rewards
+from musbo.field.simulate import require_rewards
 from musbo.field.worlds import make_world, no_simulator
 from musbo.tasks.task import BuiltIn, Task
 
@@ -23,9 +21,9 @@ EXAMPLES = 8
 STEPS = 3
 
 
-def dry_run(task: Task) -> None:
-    """Refuse a task that cannot work."""
-    values_of(task)
+def dry_run(task: Task) -> tuple[float, ...]:
+    """Refuse a task that cannot work; returns the values of its functions."""
+    values = values_of(task)
     keys = jax.random.split(jax.random.PRNGKey(0), EXAMPLES)
     if task.initial is not None:
         _called(task, "initial", task.initial, (keys,), (task.obs_size,), jnp.floating)
@@ -33,6 +31,7 @@ def dry_run(task: Task) -> None:
         _require_built_in(task, task.simulator, keys)
     elif no_simulator(task) is None:
         _require_real(task)
+    return values
 
 
 def values_of(task: Task) -> tuple[float, ...]:
@@ -115,14 +114,4 @@ def _require_real(task: Task) -> None:
         batch, _ = drive(task, make_world(task, 1), Steady(task, lambda obs: middle), [0], [steps], 1, once=True)
     except Fault as fault:
         raise UserError(f"{fault}. Correct it and try again; nothing was written.") from fault
-    if callable(task.reward):
-        _require_finite(task, batch)
-
-
-def _require_finite(task: Task, batch: Batch) -> None:
-    rewards = model_rewards(task, batch)
-    if not (np.abs(rewards) <= LARGEST).all():
-        row = int(np.flatnonzero(~(np.abs(rewards) <= LARGEST))[0])
-        raise UserError(
-            f"reward of task {task.name} gives {rewards[row]:g} in step {row + 1} of an episode: correct it."
-        )
+    require_rewards(task, batch)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Float32, Float64, Int
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
+from musbo.data.checks import LARGEST, SHOWN
 from musbo.field.drive import Explorer, Fault, Oracle, Steady, crew_width, drive
 from musbo.field.worlds import World, make_world
 from musbo.models.actor import Actor
@@ -158,6 +159,22 @@ def evaluate(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int)
 def model_rewards(task: Task, batch: Batch) -> Float64[np.ndarray, " n"]:
     """The model reward of every transition."""
     return np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
+
+
+def require_rewards(task: Task, batch: Batch) -> None:
+    """Refuse a model reward that is not a finite number on real transitions: networks trained on it would not be."""
+    if not callable(task.reward):
+        return
+    rewards = model_rewards(task, batch)
+    wrong = np.flatnonzero(~(np.abs(rewards) <= LARGEST))
+    if len(wrong):
+        row = int(wrong[0])
+        obs = ", ".join(f"{x:g}" for x in batch.obs[row, :SHOWN])
+        raise UserError(
+            f"the reward function of task {task.name} gives {rewards[row]:g} in {len(wrong)} of {len(batch)} "
+            f"transitions, first for the observation ({obs}{', ...' if batch.obs.shape[1] > SHOWN else ''}): correct "
+            "it, then go on."
+        )
 
 
 @partial(jax.jit, static_argnames="task")

@@ -24,7 +24,7 @@ from musbo.tasks.task import BuiltIn, DmControl, Gym, Task
 INSTALL = "install the simulators with: pip install 'musbo[sim]'"
 
 
-class Failed(Exception):
+class LaneFailed(Exception):
     """A simulator failed, or returned what is no observation or reward; `lane` is the one that did."""
 
     def __init__(self, lane: int, text: str) -> None:
@@ -40,7 +40,7 @@ def _watched(lane: list[int]) -> Iterator[None]:
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # it is a user's program: anything may come
-        raise Failed(lane[0], f"it raised {type(error).__name__}: {error}".rstrip(": .")) from error
+        raise LaneFailed(lane[0], f"it raised {type(error).__name__}: {error}".rstrip(": .")) from error
 
 
 class Outcome(NamedTuple):

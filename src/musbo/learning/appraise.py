@@ -15,12 +15,11 @@ from musbo.models.mlp import count
 from musbo.tasks.task import Task
 
 
-@partial(jax.jit, static_argnames=("task", "rollouts", "steps", "k"))
+@partial(jax.jit, static_argnames=("task", "rollouts", "steps"))
 def appraise(
     task: Task,
     rollouts: int,
     steps: int,
-    k: float,
     policy: GaussianPolicy,
     model: Dynamics,
     ordinary: Ordinary,

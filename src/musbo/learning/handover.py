@@ -61,7 +61,7 @@ class BestImagined:
 @stored("handover/not_worse")
 @dataclass(frozen=True)
 class NotWorse:
-    """Hand over the latest policy that the members of M do not rate worse than the one before it was chosen.
+    """Hand over the latest policy that the members of M do not rate worse than the one chosen before it.
 
     Ratings are means over few trajectories of models, so a small difference means nothing: worse is what lies below
     by more than the standard error of the members' differences.

@@ -229,7 +229,7 @@ def said_by(
     task: Task, model: Dynamics, index: Int[Array, ""], obs: Float[Array, "b obs"], act: Float[Array, "b act"]
 ) -> Float[Array, "b out"]:
     network = member(model.members, index)
-    return jax.vmap(lambda s, a: predict(task, network, model.scaling, s, a))(obs, act)
+    return jax.vmap(lambda s, a: predict(network, model.scaling, s, a))(obs, act)
 
 
 def beginnings(

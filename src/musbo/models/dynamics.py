@@ -43,7 +43,7 @@ def inputs(scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"
 
 
 def predict(
-    task: Task, network: MLP, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
+    network: MLP, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
 ) -> Float[Array, " out"]:
     """What one member says, in standard units: the change of the state, the reward and the logit where learned."""
     return network(inputs(scaling, obs, act))
@@ -56,7 +56,7 @@ def outcome(
     act: Float[Array, " act"],
     said: Float[Array, " out"],
 ) -> tuple[Float[Array, " obs"], Float[Array, ""]]:
-    """What a member's words mean: next state and reward."""
+    """Next state and reward out of what a member predicts."""
     target = scaling.target_mean + scaling.target_std * said[: target_size(task)]
     next_obs = obs + target[: task.obs_size]
     return next_obs, target[-1] if task.reward == "learned" else task.reward(obs, act, next_obs)
@@ -66,7 +66,7 @@ def step(
     task: Task, network: MLP, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
 ) -> tuple[Float[Array, " obs"], Float[Array, ""], Bool[Array, ""]]:
     """One imagined step with one member: next state, reward, terminated."""
-    out = predict(task, network, scaling, obs, act)
+    out = predict(network, scaling, obs, act)
     next_obs, reward = outcome(task, scaling, obs, act, out)
     if task.terminated == "learned":
         terminated = out[-1] > 0  # a probability of one half
