@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # At most four workers, and no more than the free memory has room for: a worker takes less than 2 GB.
 WORKERS = $(or $(shell awk '/^MemAvailable:/ { n = int($$2 / 2097152); print (n < 1 ? 1 : n > 4 ? 4 : n) }' /proc/meminfo 2>/dev/null),4)
-PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS) --dist loadfile
+PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all check coverage bench clean
