@@ -19,6 +19,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, assemble
 from musbo.learning import fit, handover, imagine
+from musbo.learning.advantage import Ridge, RidgeValue, Value
 from musbo.learning.explore import SeekingActor
 from musbo.learning.handover import Rating
 from musbo.learning.imagine import Imagine, Rollout
@@ -27,6 +28,7 @@ from musbo.models.actor import UniformActor
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
 from musbo.models.mlp import MLP
+from musbo.models.policy import Policy
 from musbo.tasks.builtin import pointmass
 from tests.algorithms.tiny import FIT, TINY, batch, same, true_return
 from tests.learning.small import batch_of, f32, rollout_of
@@ -371,10 +373,41 @@ def test_updates_that_are_all_rejected_are_said():
     data, before, key, _ = deployment(0, 1)
     blind = replace(TINY, label=Disagreement(alpha=1e9), updates=25, check=replace(TINY.check, every=25))
     said: dict[int, dict[str, str]] = {}
-    for state, metrics in blind.train(pointmass, data, before, key):
+    for _, metrics in blind.train(pointmass, data, before, key):
         if metrics.stage == "improve":
             said[metrics.index] = {caution.kind: caution.text for caution in metrics.findings.cautions}
-            assert state.rejected == metrics.index
     assert set(said[19]) == {"nothing trusted"} and "U from 0.000 to 0.000" in said[19]["nothing trusted"]
     assert "the last 20 updates were rejected" in said[20]["updates rejected"]
     assert "the last 25 updates were rejected" in said[25]["updates rejected"]
+
+
+@dataclass(frozen=True)
+class Diverging:
+    """A baseline whose every fit but the first is infinite."""
+
+    def begin(self, obs_size: int, key: PRNGKeyArray) -> RidgeValue:
+        return Ridge().begin(obs_size, key)
+
+    def fit(self, value: RidgeValue, *rest: Any) -> RidgeValue:
+        weights = Ridge().fit(value, *rest).weights
+        return RidgeValue(jnp.where(jnp.any(value.weights != 0), jnp.inf, weights))
+
+
+def test_a_baseline_that_is_no_longer_finite_stops_no_training():
+    """The last sound one is kept: with infinite advantages every further update would be rejected."""
+    data, _, key, states = deployment(0, 1)
+    begun = next(state for state, m in states if m.stage == "check")
+    M, P = begun.dynamics, begun.labeler
+    assert M is not None and P is not None
+    initial, anywhere, _ = places(TINY.imagine, pointmass, data, key)
+    diverging = replace(TINY, baseline=Diverging())
+
+    def updated(policy: Policy, value: Value, i: int) -> tuple:
+        start = initial, anywhere, jnp.asarray(i)
+        policy, value, numbers, _ = imagined_trpo.update(diverging, pointmass, policy, value, M, P, *start, key, key)
+        assert isinstance(value, RidgeValue) and np.isfinite(np.asarray(value.weights)).all() and value.weights.any()
+        return policy, value, numbers
+
+    policy, value, _ = updated(begun.policy, Diverging().begin(pointmass.obs_size, key), 0)
+    _, _, numbers = updated(policy, value, 1)
+    assert bool(numbers.accepted)

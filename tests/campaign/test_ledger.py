@@ -276,6 +276,80 @@ def test_an_event_that_nobody_knows_is_named(tmp_path: Path) -> None:
             ledger.events()
 
 
+def test_metrics_that_are_none_are_a_sentence(tmp_path: Path) -> None:
+    """With hashes that are right, and in ledgers that had none."""
+    sealed(tmp_path / "sound")
+    for origin in (tmp_path / "sound", *(GOLDEN / name / "ledger.sqlite" for name in ("run-v1", "run-v2"))):
+        for text in ("[1]", '"x"', "{", "[" * 100_000):
+            shutil.copy(origin, path := tmp_path / "ledger")
+            database = sqlite3.connect(path)
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("UPDATE metrics SET row = ?", (text,))
+            if origin.name == "sound":
+                rows = database.execute("SELECT deployment, stage, step, total, row FROM metrics").fetchall()
+                marks = sum(int(hashlib.sha256(json.dumps(list(row)).encode()).hexdigest(), 16) for row in rows)
+                database.execute("UPDATE seal SET total = ?", (f"{marks % 2**256:064x}",))
+            database.commit()
+            database.close()
+            with pytest.raises(UserError, match="restore it from a copy"), Ledger(path) as ledger:
+                ledger.metrics()
+
+
+ANYTHING = """
+import json, sys
+from dataclasses import fields
+from pathlib import Path
+from typing import get_type_hints
+from beartype import BeartypeConf
+from beartype.door import is_bearable
+from musbo.campaign.events import from_text, kind_of, to_text
+from musbo.campaign.ledger import Ledger
+from musbo.core.errors import UserError
+
+def places(tree, path=()):
+    yield path
+    for key, child in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        yield from places(child, (*path, key))
+
+def changed(tree, path, value):
+    if not path:
+        return value
+    copy = tree.copy()
+    copy[path[0]] = changed(copy[path[0]], path[1:], value)
+    return copy
+
+with Ledger(Path(sys.argv[1])) as ledger:
+    found = {kind_of(event.what): event.what for event in ledger.events()}
+taken, refused, whole_floats = 0, 0, BeartypeConf(is_pep484_tower=True)
+for kind, sound in found.items():
+    tree, cls = json.loads(to_text(sound)), type(sound)
+    hints = {**get_type_hints(cls), "settings": object}  # what a method is made of has checks of its own
+    for path in places(tree):
+        for other in ("q", [1], {"tuple": [1]}, 7.5, True, None):
+            try:
+                event = from_text(json.dumps(changed(tree, path, other)), cls)
+            except UserError:
+                refused += 1
+                continue
+            taken += 1
+            for field in fields(event):
+                value = getattr(event, field.name)
+                assert is_bearable(value, hints[field.name], conf=whole_floats), (kind, path, other, value)
+print(taken, refused)
+"""
+
+
+def test_an_event_with_anything_anywhere_is_an_event_or_a_sentence() -> None:
+    """Each value of a payload in turn is something else: what is taken has the types that its class says.
+
+    In a process of its own: in this one the classes themselves refuse another type.
+    """
+    done = run(ANYTHING, str(GOLDEN / "run-v3" / "ledger.sqlite"))
+    assert done.returncode == 0, done.stderr
+    taken, refused = map(int, done.stdout.split())
+    assert refused > 1000 and taken > 100
+
+
 def forge(path: Path, kind: str, payload: str) -> None:
     """Add an event whose hashes are right, as another program could."""
     database = sqlite3.connect(path)

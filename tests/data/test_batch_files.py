@@ -217,3 +217,22 @@ def test_a_flipped_bit_among_the_numbers_is_noticed(make, share, bit):
     data[first + round(share * (last - first))] ^= 1 << bit
     with pytest.raises(UserError, match="not a readable Parquet file"):
         batch_from_bytes(bytes(data))
+
+
+def test_a_batch_of_nearly_nothing_but_zeros_can_be_read_again(monkeypatch: pytest.MonkeyPatch):
+    """Compressed it would stand for more numbers than a file of its size may."""
+    monkeypatch.setattr("musbo.data.files.MODEST", 1000)
+    monkeypatch.setattr("musbo.data.files.EXPANSION", 1)
+    n = 20_000
+    zeros = make_batch(
+        obs=np.zeros((n, 3)), act=np.zeros((n, 1)), reward=np.zeros(n), next_obs=np.zeros((n, 3)),
+        terminated=np.zeros(n, bool), truncated=np.arange(n) == n - 1,
+    )  # fmt: skip
+    data = batch_bytes(zeros)
+    assert_same(batch_from_bytes(data), zeros)
+    assert data == batch_bytes(batch_from_bytes(data))
+    table = pq.read_table(pa.BufferReader(data))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    with pytest.raises(UserError, match="stand for 240,000 numbers"):
+        batch_from_bytes(sink.getvalue().to_pybytes())

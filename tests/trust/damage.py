@@ -1,8 +1,15 @@
-"""Files that are damaged in a random way, and what is read of them: the same as before, or one sentence."""
+"""Files that are damaged in a random way, and what is read of them: the same as before, or one sentence.
 
+    python -m tests.trust.damage WHOLE PLACE SEED FLIPS MANGLES KIND ...
+
+reads damaged copies of WHOLE in PLACE, in a process of its own, so that its memory is that of the readers.
+"""
+
+import collections
 import json
 import random
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +32,8 @@ from tests.stories import tiny
 
 SLOWEST = 5.0
 """Seconds that a refusal, or an answer, may take."""
+LARGEST = 1_000_000
+"""Kilobytes that a process which reads damaged files may hold, those of JAX among them."""
 
 
 def make(folder: Path) -> None:
@@ -130,3 +139,33 @@ def damaged(
         shutil.copy(file, target)
         for stray in (target.with_name(target.name + "-journal"),):
             stray.unlink(missing_ok=True)
+
+
+def peak() -> int | None:
+    """The most kilobytes that this process has held, where the system says so.
+
+    Not `getrusage`: on Linux it counts what the parent held when it started this process.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1])
+
+
+def main(whole: str, place: str, seed: str, flips: str, mangles: str, *kinds: str) -> None:
+    """A line of JSON for every kind of file and of damage."""
+    shutil.copytree(whole, place)
+    for kind in kinds:
+        for hurt, count in ((flip, int(flips)), (mangle, int(mangles))):
+            found: collections.Counter[str] = collections.Counter()
+            slowest = 0.0
+            for outcome, seconds in damaged(Path(whole), Path(place), kind, hurt, int(seed), count):
+                found[outcome] += 1
+                slowest = max(slowest, seconds)
+            row = {"kind": kind, "hurt": hurt.__name__, "found": found, "slowest": slowest, "peak": peak()}
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

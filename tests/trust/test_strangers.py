@@ -107,11 +107,12 @@ def test_a_linked_store_is_refused(tmp_path: Path, finished: Path):
     assert sorted(path.name for path in (finished / "store").iterdir()) == names
 
 
-def test_a_linked_artefact_is_refused(tmp_path: Path, finished: Path):
+def test_a_linked_artefact_is_refused(tmp_path: Path, finished: Path, capsys: pytest.CaptureFixture[str]):
     (policy,) = [path for path in (finished / "store").iterdir() if path.suffix == ".safetensors"][:1]
     policy.rename(tmp_path / "moved")
     policy.symlink_to(tmp_path / "moved")
     assert main(["verify", str(finished)]) == 2
+    assert f"{policy.name} is a link" in capsys.readouterr().out
 
 
 def test_a_linked_data_folder_is_refused(tmp_path: Path):

@@ -17,6 +17,7 @@ from musbo.campaign.settings import Campaign, TaskShape
 from musbo.core import serial
 from musbo.core.diagnostics import NOTHING, Findings
 from musbo.core.errors import UserError
+from musbo.core.fields import misfit
 from musbo.core.registry import stored
 
 
@@ -234,4 +235,7 @@ def from_text(text: str, cls: type) -> Any:
         raise UserError(f"an event cannot be read ({error}): restore the ledger from a copy") from error
     if not isinstance(found, cls):
         raise UserError(f"an event of kind {cls.__name__.lower()} holds something else: restore the ledger from a copy")
+    if (name := misfit(found)) is not None:
+        kind = cls.__name__.lower()
+        raise UserError(f"{name} of an event of kind {kind} is no such thing: restore the ledger from a copy")
     return found

@@ -31,6 +31,7 @@ from musbo.core.errors import UserError
 from musbo.core.formats import require_version
 from musbo.core.inside import inside
 from musbo.core.plain import plain
+from musbo.core.text import parse_json
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,13 @@ class Ledger:
             rows = self._database.execute(query).fetchall()
             if (len(rows), seal.added(seal.FIRST, rows)) != (now.metrics, now.total):
                 raise Changed("the metrics are not what was written")
-            return [Row(d, stage, i, of, json.loads(row)) for d, stage, i, of, row in rows]
+            return [Row(d, stage, i, of, self._numbers(row)) for d, stage, i, of, row in rows]
+
+    def _numbers(self, text: str | bytes) -> dict[str, Any]:
+        found = parse_json(text, str(self.path))
+        if not isinstance(found, dict):
+            raise UserError(f"{self.path} is damaged (metrics without names): restore it from a copy")
+        return found
 
     def _write_metrics(self, before: seal.Seal) -> tuple[int, str]:
         """Write what was recorded; returns the number of all rows and the sum of their marks."""

@@ -36,7 +36,7 @@ def upgrade(database: sqlite3.Connection, version: int) -> None:
     try:
         for old in range(version, VERSION):
             _STEPS[old](database)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from error
 
 

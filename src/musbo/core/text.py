@@ -10,8 +10,11 @@ from musbo.core.errors import UserError
 
 LONGEST = 10_000_000
 """Characters: our own files are a thousand times shorter."""
-_DEEP_KEY = re.compile(r"(?:[\w-]+\s*\.\s*){50}")
-"""A key of so many parts: a parser makes a table for each, and of 20,000 it makes gigabytes."""
+LONGEST_TOML = 500_000
+"""People write these; of a key of many parts, and of many such keys, a parser makes gigabytes of tables."""
+_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:\s*+\.\s*+{_PART}){{20}}")
+"""Every part is read once and never given back, so that a long text takes no longer than its length."""
 
 
 def read_text(path: Path) -> str:
@@ -24,7 +27,7 @@ def read_text(path: Path) -> str:
         raise UserError(f"{path} is not UTF-8 ({error}): save it as that.") from error
 
 
-def parse_json(text: str, source: str) -> Any:
+def parse_json(text: str | bytes, source: str) -> Any:
     """What `text` says; `source` names it in errors."""
     try:
         return json.loads(text)
@@ -34,8 +37,8 @@ def parse_json(text: str, source: str) -> Any:
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
     """The tables of `text`; `source` names it in errors."""
-    if len(text) > LONGEST or _DEEP_KEY.search(text):
-        raise UserError(f"{source} is too long, or has a key of more than 50 parts: it is no file of musbo.")
+    if len(text) > LONGEST_TOML or _DEEP_KEY.search(text):
+        raise UserError(f"{source} is too long, or has a key of more than 20 parts: it is no file of musbo.")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError, and so are numbers without end

@@ -30,8 +30,10 @@ METADATA_KEY = b"musbo"
 
 _OURS = re.compile(r"(next_obs|obs|act)_\d{1,6}|reward|terminated|truncated|episode|step")
 MODEST = 20_000_000
-EXPANSION = 50
-"""Numbers that a file may hold: so many, or this many for every byte of it. A kilobyte can stand for gigabytes."""
+EXPANSION = 10
+"""Numbers that a file may hold: so many, or this many for every byte of it. A kilobyte can stand for gigabytes.
+
+With these bounds, a file below 4 MB takes less than a gigabyte."""
 
 
 def batch_bytes(batch: Batch) -> bytes:
@@ -45,15 +47,22 @@ def batch_bytes(batch: Batch) -> bytes:
     # No writer here: equal batches give equal bytes, whichever version of musbo writes them.
     header = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(batch)}).encode()
     table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
+    table = table.replace_schema_metadata({METADATA_KEY: header})
+    small = _parquet(table, "zstd")
+    # Numbers that are nearly all the same become so few bytes that we would refuse to read them.
+    return small if _is_modest(table.num_rows, table.num_columns, len(small)) else _parquet(table, "none")
+
+
+def _parquet(table: pa.Table, compression: str) -> bytes:
     sink = io.BytesIO()
     # Every choice that shapes the bytes is spelt out, so that a new default of the library does not change them.
     pq.write_table(
-        table.replace_schema_metadata({METADATA_KEY: header}),
+        table,
         sink,
         version="2.6",
         data_page_version="1.0",
-        compression="zstd",
-        compression_level=3,
+        compression=compression,
+        compression_level=3 if compression == "zstd" else None,
         use_dictionary=False,
         write_statistics=True,
         write_page_checksum=True,
@@ -108,12 +117,16 @@ def read_batch(path: Path | str) -> Batch:
 
 def _require_modest(rows: int, columns: int, size: int, source: str) -> None:
     """Refuse a file that says little in many numbers before any of them is decoded."""
-    limit = max(MODEST, EXPANSION * size)
-    if rows * columns > limit:
+    if not _is_modest(rows, columns, size):
+        limit = max(MODEST, EXPANSION * size)
         raise UserError(
             f"{source} has {size:,} bytes, which stand for {rows * columns:,} numbers; musbo takes at most {limit:,} "
-            "from it: split it, or leave out constant columns."
+            "from it: split it, or write it without compression."
         )
+
+
+def _is_modest(rows: int, columns: int, size: int) -> bool:
+    return rows * columns <= max(MODEST, EXPANSION * size)
 
 
 def _known_header(metadata: dict[bytes, bytes], source: str) -> str | None:

@@ -12,6 +12,7 @@ from musbo import __version__
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import inside
+from musbo.core.text import parse_json, read_text
 from musbo.reporting.canvas import ROLES, Figure
 from musbo.reporting.gather import Material
 from musbo.reporting.page_sections import sections, subtitle, title
@@ -76,8 +77,8 @@ def _written_before(out: Path) -> set[str]:
     record = out / RECORD
     if record.exists():
         try:
-            found = set(json.loads(record.read_text()))
-        except (ValueError, TypeError, OSError) as error:
+            found = set(parse_json(read_text(record), str(record)))
+        except (UserError, TypeError, OSError) as error:
             raise UserError(f"{record} cannot be read: remove {out}, or choose another --out.") from error
         if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in found):
             raise UserError(f"{record} is not that of a report: choose another --out.")
