@@ -6,10 +6,11 @@ A label of `ImaginedTRPO` is a function of imagined trajectories (`Rollout`) and
 """
 
 from musbo.learning.imagine import Rollout
-from musbo.learning.label import Disagreement, Label, Penalty, Seen, Signals, Trust, disagreement
+from musbo.learning.label import Continuation, Disagreement, Label, Penalty, Seen, Signals, Trust, disagreement
 from musbo.models.labeler import Labeler
 
 __all__ = [
+    "Continuation",
     "Disagreement",
     "Label",
     "Labeler",

@@ -24,6 +24,7 @@ from musbo.learning.explore import SeekingActor
 from musbo.learning.handover import Rating
 from musbo.learning.imagine import Imagine, Rollout
 from musbo.learning.label import Disagreement, Seen, Signals
+from musbo.learning.value import Ensemble
 from musbo.models.actor import UniformActor
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
@@ -121,7 +122,8 @@ def test_a_trajectory_that_runs_away_spoils_nothing():
 
     def updated(model: Dynamics) -> tuple:
         start = initial, anywhere, jnp.asarray(0)
-        return imagined_trpo.update(TINY, pointmass, begun.policy, begun.value, model, P, *start, key, key)
+        parts = begun.policy, begun.value, model, P
+        return imagined_trpo.update(TINY, pointmass, *parts, *start, key, key, jnp.asarray(True), jnp.ones(()))
 
     _, tame, *_ = updated(M)
     _, value, numbers, _ = updated(replace(M, members=jax.vmap(steep)(M.members)))
@@ -404,10 +406,67 @@ def test_a_baseline_that_is_no_longer_finite_stops_no_training():
 
     def updated(policy: Policy, value: Value, i: int) -> tuple:
         start = initial, anywhere, jnp.asarray(i)
-        policy, value, numbers, _ = imagined_trpo.update(diverging, pointmass, policy, value, M, P, *start, key, key)
+        anew, whole = jnp.asarray(i == 0), jnp.ones(())
+        policy, value, numbers, _ = imagined_trpo.update(
+            diverging, pointmass, policy, value, M, P, *start, key, key, anew, whole
+        )
         assert isinstance(value, RidgeValue) and np.isfinite(np.asarray(value.weights)).all() and value.weights.any()
         return policy, value, numbers
 
     policy, value, _ = updated(begun.policy, Diverging().begin(pointmass.obs_size, key), 0)
     _, _, numbers = updated(policy, value, 1)
     assert bool(numbers.accepted)
+
+
+def test_updates_that_are_all_rejected_are_answered(monkeypatch: pytest.MonkeyPatch):
+    """After twenty in a row there is a new V, fitted before it is used, and half of delta; after forty a quarter."""
+    data, before, key, _ = deployment(0, 1)
+    blind = replace(TINY, label=Disagreement(alpha=1e9), updates=42, check=replace(TINY.check, every=42))
+    told: list[tuple[bool, float]] = []
+    really = imagined_trpo.update
+
+    def watched(*given):
+        told.append((bool(given[-2]), float(given[-1])))
+        return really(*given)
+
+    begun: list[int] = []
+    new = Ridge.begin
+    monkeypatch.setattr(imagined_trpo, "update", watched)
+    monkeypatch.setattr(Ridge, "begin", lambda *given: (begun.append(len(told)), new(*given))[1])
+    for _ in blind.train(pointmass, data, before, key):
+        pass
+    assert [i for i, (anew, _) in enumerate(told) if anew] == [0, 20, 40]
+    assert begun == [20, 40]
+    assert [share for _, share in told] == [1.0] * 20 + [0.5] * 20 + [0.25] * 2
+
+
+def test_rows_that_begin_anew_are_full():
+    """Every imagined step is live where the world ends after a few of them, and V and sigma keep to their bounds."""
+
+    def outside(next_obs):
+        return jnp.abs(next_obs[0]) > 0.5
+
+    short = replace(pointmass, name="short", terminated=outside)
+    data, before, key, _ = deployment(0, 1)
+    noise = replace(TINY.policy, learned_sigma=True, least_sigma=0.29)
+    anew = replace(
+        TINY, imagine=Imagine(30, 50, "initial", restart=True), baseline=Ensemble(hidden=(16,)), policy=noise, updates=6
+    )
+    state = begun = replace(before, value=anew.baseline.begin(pointmass.obs_size, key))
+    for state, metrics in anew.train(short, data, begun, key):
+        if metrics.stage == "improve":
+            assert metrics.numbers["length"] < 25 and metrics.numbers["accepted"]
+            assert float(jnp.exp(state.policy.log_sigma).min()) >= 0.29 - 1e-6
+    assert state.stage == "collected"
+    old = replace(anew, imagine=replace(anew.imagine, restart=False), updates=1)
+    rows = {}
+    for settings in (anew, old):
+        where, again, k, _ = imagined_trpo._begin_update(
+            settings.imagine, short, *places(settings.imagine, short, data, key)[:2], jnp.asarray(0), key
+        )
+        M = state.dynamics
+        assert M is not None
+        rows[settings] = imagine.imagine(
+            short, settings.imagine, before.policy, M, where, jnp.asarray(0), k, k, again
+        ).live.mean()
+    assert rows[anew] > 0.99 > 2 * rows[old]

@@ -1,5 +1,7 @@
 """GAE against a sum over all later steps, and the baseline against NumPy's least squares."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,14 +20,17 @@ from musbo.learning.advantage import (
     discounted_returns,
     features,
     gae,
+    limits,
     rollout_features,
     standardise,
 )
+from musbo.learning.imagine import clock, trajectory_count
 from tests.learning.small import f32, rollout_of
 
 T, B = 7, 4
 KEY = jax.random.PRNGKey(0)
 NUMBERS = st.floats(-10, 10, width=32)
+ANY = (f32(-np.inf), f32(np.inf))  # limits of returns, for what does not ask
 
 
 def oracle(gamma: float, lam: float, reward, values, length, ended) -> np.ndarray:
@@ -62,6 +67,101 @@ def shaped(reward: np.ndarray, length: list[int], ended: list[bool]):
 def test_gae(reward, values, length, ended, discount: tuple[float, float]):
     got = gae(Discounting(*discount), shaped(reward, length, ended), f32(values))
     np.testing.assert_allclose(got, oracle(*discount, reward, values, length, ended), rtol=1e-3, atol=1e-3)
+
+
+# Rows that hold several trajectories: after every step one goes on, has ended, or the step does not exist at all.
+ON, END, CUT = 0, 1, 2
+EVENTS = arrays(np.int8, (T, B), elements=st.sampled_from([ON, ON, ON, END, CUT]))
+
+
+def several(reward: np.ndarray, events: np.ndarray, obs: np.ndarray | None = None):
+    live = events != CUT
+    return rollout_of(np.where(live, reward, 0), events == END, live, obs)
+
+
+def pieces(events: np.ndarray) -> list[tuple[int, int, int, bool]]:
+    """Lane, first step, number of steps and whether it ended, of every trajectory."""
+    found = []
+    for lane in range(B):
+        first = 0
+        for t in range(T):
+            if events[t, lane] == END:
+                found.append((lane, first, t + 1 - first, True))
+                first = t + 1
+            elif events[t, lane] == CUT:
+                found.append((lane, first, t - first, False))
+                first = t + 1
+        found.append((lane, first, T - first, False))
+    return found
+
+
+@given(
+    arrays(np.float32, (T, B), elements=NUMBERS),
+    arrays(np.float32, (T + 1, B), elements=NUMBERS),
+    EVENTS,
+    st.sampled_from([(0.99, 0.95), (0.9, 1.0), (0.5, 0.0)]),
+)
+def test_gae_of_rows_that_begin_anew(reward, values, events, discount: tuple[float, float]):
+    """Every trajectory by itself: nothing comes from the one after it, and the last state of each is bootstrapped."""
+    got = np.asarray(gae(Discounting(*discount), several(reward, events), f32(values)))
+    wanted = np.zeros((T, B))
+    for lane, first, length, ended in pieces(events):
+        here = slice(first, first + length)
+        alone = reward[here, lane : lane + 1], values[first : first + length + 1, lane : lane + 1]
+        wanted[here, lane] = oracle(*discount, *alone, [length], [ended])[:, 0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+@given(EVENTS)
+def test_the_clock_counts_in_its_trajectory(events):
+    rollout = several(np.zeros((T, B)), events)
+    got = np.asarray(clock(rollout))
+    for lane, first, length, ended in pieces(events):
+        # The state that a cut trajectory is bootstrapped with still belongs to it; that after an end to the next.
+        states = length if ended else length + 1
+        np.testing.assert_array_equal(got[first : first + states, lane], np.arange(states))
+    begun = sum(length > 0 for _, first, length, _ in pieces(events) if first)
+    assert int(trajectory_count(rollout)) == B + begun
+
+
+@given(arrays(np.float32, (T, B), elements=NUMBERS), arrays(np.float32, (T + 1, B), elements=NUMBERS), EVENTS)
+def test_whole_trust_changes_nothing(reward, values, events):
+    rollout = several(reward, events)
+    trusted = replace(rollout, trust=jnp.ones((T, B)))
+    discount = Discounting(0.9, 0.95)
+    np.testing.assert_allclose(
+        gae(discount, trusted, f32(values)), gae(discount, rollout, f32(values)), rtol=1e-4, atol=1e-4
+    )
+
+
+@given(
+    arrays(np.float32, (T, B), elements=st.floats(0, 10, width=32)),
+    arrays(np.float32, (T, B), elements=st.floats(0, 1, width=32)),
+    EVENTS,
+)
+def test_trust_is_a_continuation(reward, trust, events):
+    """What is gained l steps later counts times the trust of all steps on the way; what is lost counts wholly."""
+    plain = Discounting(0.9, 1.0)
+    nothing = jnp.zeros((T + 1, B))
+    rollout = several(reward, events)
+    got = np.asarray(gae(plain, replace(rollout, trust=f32(trust)), nothing))
+    costs = replace(rollout, reward=-rollout.reward)
+    doubted = gae(plain, replace(costs, trust=f32(trust)), nothing)
+    np.testing.assert_allclose(doubted, gae(plain, costs, nothing), rtol=1e-4, atol=1e-4)
+    for lane, first, length, _ in pieces(events):
+        for t in range(first, first + length):
+            later = range(t, first + length)
+            wanted = sum(0.9 ** (s - t) * trust[t : s + 1, lane].prod() * reward[s, lane] for s in later)
+            assert got[t, lane] == pytest.approx(wanted, rel=1e-3, abs=1e-3)
+
+
+def test_limits_of_returns():
+    """Rewards between -1 and 3 are worth -10 to 30 for ever at gamma 0.9; an end is worth 0."""
+    live = np.array([[1, 1, 1], [1, 1, 0]], bool)
+    reward = np.array([[3.0, -1.0, 2.0], [0.5, 1.0, 99.0]])
+    low, high = limits(Discounting(0.9, 0.95), rollout_of(reward, live=live))
+    assert float(low) == pytest.approx(-10, rel=1e-5) and float(high) == pytest.approx(30, rel=1e-5)
+    assert [float(x) for x in limits(Discounting(0.9, 0.95), rollout_of(np.ones((2, 2))))] == pytest.approx([0, 10])
 
 
 @given(arrays(np.float32, (T, B), elements=NUMBERS), LENGTHS, ENDED)
@@ -108,7 +208,7 @@ def test_features():
     t = np.broadcast_to(np.arange(T)[:, None, None] / 100, (T, B, 1))
     wanted = np.concatenate([o, o**2, t, t**2, t**3, np.ones_like(t)], axis=2)
     normaliser = Normaliser(f32(mean), f32(std))
-    np.testing.assert_allclose(features(f32(obs), normaliser, f32(np.arange(T))), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(features(f32(obs), normaliser, f32(t[..., 0] * 100)), wanted, rtol=1e-4, atol=1e-5)
     rollout = rollout_of(np.zeros((T - 1, B)), obs=obs)
     np.testing.assert_allclose(rollout_features(rollout, normaliser), wanted, rtol=1e-4, atol=1e-5)
 
@@ -132,7 +232,7 @@ def test_ridge_against_lstsq(strength: float):
     size = np.sqrt(live @ x**2 / n) + 1e-8
     rows = np.vstack([(x / size) * np.sqrt(live / n)[:, None], np.sqrt(strength) * np.eye(x.shape[1])])
     wanted = np.linalg.lstsq(rows, np.concatenate([y * np.sqrt(live / n), np.zeros(x.shape[1])]), rcond=None)[0] / size
-    value = Ridge(strength).fit(RidgeValue(jnp.zeros(x.shape[1])), f32(x), f32(y), f32(live), KEY)
+    value = Ridge(strength).fit(RidgeValue(jnp.zeros(x.shape[1])), f32(x), f32(y), f32(live), KEY, ANY)
     alive = live == 1
     got = np.asarray(value(f32(x)))[alive]
     assert np.abs(got - (x @ wanted)[alive]).max() < 1e-3 * np.std(y[alive])
@@ -140,7 +240,7 @@ def test_ridge_against_lstsq(strength: float):
 
 def test_ridge_explains_what_it_can():
     x, y, live = regression()
-    value = Ridge().fit(RidgeValue(jnp.zeros(x.shape[1])), f32(x), f32(y), f32(live), KEY)
+    value = Ridge().fit(RidgeValue(jnp.zeros(x.shape[1])), f32(x), f32(y), f32(live), KEY, ANY)
     error = (np.asarray(value(f32(x))) - y)[live == 1]
     assert error.std() == pytest.approx(5, rel=0.15)  # the noise of the targets
 
@@ -149,7 +249,7 @@ def test_ridge_keeps_its_old_weights_when_it_cannot_be_solved():
     old = RidgeValue(jnp.arange(10.0))
     x, y, live = regression()
     for broken in (np.full_like(y, np.nan), np.full_like(y, np.inf)):
-        new = Ridge().fit(old, f32(x), f32(broken), f32(live), KEY)
+        new = Ridge().fit(old, f32(x), f32(broken), f32(live), KEY, ANY)
         np.testing.assert_array_equal(new.weights, old.weights)
 
 
@@ -165,7 +265,7 @@ def test_a_small_mlp_learns():
     fit = jax.jit(settings.fit)
     value = settings.begin(2, KEY)
     for i in range(3):
-        value = fit(value, f32(x), f32(y), f32(live), jax.random.PRNGKey(i))
+        value = fit(value, f32(x), f32(y), f32(live), jax.random.PRNGKey(i), ANY)
     alive = live == 1
     assert np.mean((np.asarray(value(f32(x))) - y)[alive] ** 2) < 0.1 * np.var(y[alive])
 
@@ -176,7 +276,7 @@ def test_a_small_mlp_moves_with_its_targets():
     before = settings.begin(2, KEY)
     x, y = np.random.default_rng(0).normal(size=(50, 8)), np.random.default_rng(1).normal(size=50)
     live = (np.arange(50) < 40).astype(np.float64)
-    after = settings.fit(before, f32(x), f32(1000 * y - 500), f32(live), KEY)
+    after = settings.fit(before, f32(x), f32(1000 * y - 500), f32(live), KEY, ANY)
     wanted = (1000 * y - 500)[:40]
     np.testing.assert_allclose(after(f32(x)), wanted.mean() + wanted.std() * np.asarray(before(f32(x))), rtol=1e-4)
 

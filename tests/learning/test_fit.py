@@ -299,3 +299,57 @@ def test_nothing_to_fit(empty: str):
 def test_impossible_settings(wrong: dict):
     with pytest.raises(UserError):
         FitSettings(**wrong)
+
+
+def test_trimmed_by_hand():
+    """Of 12 episodes two are left out (a tenth, rounded up), the worst by their mean; the rest count by their rows."""
+    episode = np.repeat(np.arange(12), [1, 9, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5])
+    errors = np.ones(60)
+    errors[episode == 0] = 50.0  # one row, the worst mean
+    errors[episode == 1] = 9.0  # nine rows
+    errors[episode == 2] = 3.0
+    assert fit.trimmed(errors, episode) == pytest.approx((5 * 3.0 + 45 * 1.0) / 50)
+    assert fit.trimmed(errors, 7 - episode) == pytest.approx((5 * 3.0 + 45 * 1.0) / 50)  # numbers are but names
+    assert fit.trimmed(np.array([1.0, 1.0, 9.0]), np.array([0, 1, 2])) == 1.0  # of three the worst
+    assert fit.trimmed(np.array([1.0, 9.0]), np.array([0, 1])) == 5.0  # two are too few
+    assert fit.trimmed(np.array([1.0, 9.0]), np.array([4, 4])) == 5.0
+
+
+def test_one_episode_cannot_own_the_check():
+    """Three episodes would have the weight at 0.5, a fourth, of one row, at -9: on average it had better never move."""
+    target = np.full((12, 1), 0.5)
+    target[11] = -9.0
+    data = Rows(
+        jnp.zeros((12, 1)), f32(target), np.arange(4, dtype=np.int32), np.arange(5, 12, dtype=np.int32),
+        np.array([1, 1, 2, 2, 3, 3, 7]),
+    )  # fmt: skip
+    owned = replace(data, heldout=np.array([5, 11], np.int32), episode=np.array([1, 7]))
+    settings = replace(SETTINGS, patience=99, epochs=10)
+    assert climb(settings, weights(0.0, 0.0), owned)[-1][0].best["w"].max() <= 0.5 + 1e-5
+    kept = climb(replace(settings, judged_by="trimmed"), weights(0.0, 0.0), data)[-1]
+    np.testing.assert_allclose(kept[0].best["w"][:, 0, 0], 0.5, atol=1e-5)
+    np.testing.assert_allclose(kept[1].error, 0.0, atol=1e-5)
+
+
+def test_errors_of_rows():
+    """More than a chunk of them, each by itself."""
+    n = fit.CHUNK + 100
+    y = np.arange(n, dtype=np.float32)[:, None]
+    heldout = np.pad(np.arange(n), (0, 2 * fit.CHUNK - n)).astype(np.int32)
+    got = fit.row_errors(Climb(), {"w": f32([[3.0]])}, f32(y), f32(y), jnp.asarray(heldout), jnp.asarray(n))
+    np.testing.assert_allclose(np.asarray(got)[:n], np.abs(3.0 - y[:, 0]))
+
+
+@pytest.mark.parametrize(("least", "wanted"), [(0, 5), (3, 5), (12, 12), (13, 13)])
+def test_few_data_are_seen_more_often(least: int, wanted: int):
+    """One minibatch is an epoch here."""
+    settings = replace(SETTINGS, least_steps=least, epochs=5, patience=99)
+    assert len(climb(settings, weights(0.0, 0.0), rows())) == wanted
+    assert fit.planned_epochs(replace(settings, least_steps=1000, max_steps=2000), 300) == 5
+    assert fit.planned_epochs(replace(settings, least_steps=2000, max_steps=2000), 300) == 7
+
+
+@pytest.mark.parametrize("wrong", [{"least_steps": -1}, {"least_steps": 11, "max_steps": 10}])
+def test_impossible_lengths(wrong: dict):
+    with pytest.raises(UserError):
+        FitSettings(**wrong)

@@ -217,3 +217,37 @@ def test_impossible_guards(wrong: dict):
 )
 def test_not_worse(returns: list[list[float]], chosen: int):
     assert number(after(NotWorse(), *map(rating, returns)).policy) == chosen
+
+
+def test_the_best_with_patience():
+    """The best is the second of five, at update 10; twenty updates later nothing was better, and it is over."""
+    falling = [rating([x]) for x in (0.0, 5.0, 4.0, 3.0, 9.0)]
+    choice = after(BestImagined(patience=20), *falling)
+    assert number(choice.policy) == 1 and bool(choice.stopped)
+    choice = after(BestImagined(patience=30), *falling)
+    assert number(choice.policy) == 4 and not bool(choice.stopped)
+    assert number(after(BestImagined(), *falling).policy) == 4
+    with pytest.raises(UserError):
+        BestImagined(patience=0)
+
+
+def test_a_check_may_look_further_than_an_update():
+    """H is 21, an episode 20 steps long; a check follows a policy for 5 of them, or for all."""
+    policy, moves = linear_policy(np.zeros((2, 1)), [0.0]), ((np.zeros((3, 2)), [0.0, 0.0]),)
+    for steps, wanted in ((5, 5), (15, 15), (1000, 20), (None, 20)):
+        check = Check(rollouts=6, steps=steps)
+        got = rate(endless, check, HORIZON, policy, linear_dynamics(*moves), JUDGE, STARTS, KEY)
+        assert float(got.length) == wanted
+    further = rate(
+        endless,
+        Check(rollouts=6, steps=20),
+        Imagine(3, 4, restart=True),
+        policy,
+        linear_dynamics(*moves),
+        JUDGE,
+        STARTS,
+        KEY,
+    )
+    assert float(further.length) == 20
+    with pytest.raises(UserError):
+        Check(steps=0)

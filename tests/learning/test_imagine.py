@@ -314,3 +314,52 @@ def test_given_actions_are_replayed_whatever_is_seen():
     assert np.asarray(lengths).tolist() == [3, 3]
     costs = 0.1 * np.array([0.25 + 0.0625 + 1.0, 0.125**2])
     np.testing.assert_allclose(rewards, np.array([2.0, 0.25]) - costs, atol=1e-6)
+
+
+def stepped(speed: float, start: np.ndarray, again: np.ndarray, far: float, steps: int) -> list[np.ndarray]:
+    """In NumPy, a lane at a time: states, live, terminated and the last state, of a world that adds `speed`.
+
+    Beyond 1 a trajectory ends. What was observed lies in [-far, far] and where it began, and a state may lie outside by
+    the width of that and a standard deviation of 1.
+    """
+    b = len(start)
+    obs, live, ended = np.zeros((steps, b)), np.zeros((steps, b), bool), np.zeros((steps, b), bool)
+    last = np.zeros(b)
+    for lane in range(b):
+        s = began = np.float32(start[lane])
+        for t in range(steps):
+            obs[t, lane] = s
+            after = np.float32(s + np.float32(speed))
+            low, high = min(-far, began), max(far, began)
+            live[t, lane] = low - (high - low) - 1 <= after <= high + (high - low) + 1
+            ended[t, lane] = live[t, lane] and after > 1
+            if live[t, lane] and not ended[t, lane]:
+                s = after
+            else:
+                s = began = np.float32(again[t, lane])
+        last[lane] = s
+    return [obs, live, ended, last]
+
+
+@given(
+    st.lists(st.floats(-4, 1, width=32), min_size=5, max_size=5),
+    st.sampled_from([-0.9, -0.25, 0.25, 0.4, 1.3]),
+    st.sampled_from([0.5, 2.0]),
+    st.integers(0, 5),
+)
+def test_what_ends_begins_anew(places: list[float], speed: float, far: float, seed: int):
+    """Against a world stepped in NumPy: every row goes on to the horizon, through ends and through cuts."""
+    steps = 12
+    start = np.stack([places, np.zeros(5)], axis=1)
+    again = np.random.default_rng(seed).uniform(-4, 1, (steps, 5, OBS)).astype(np.float32)
+    again[..., 1] = 0
+    model = observed(linear_dynamics((np.zeros((3, 2)), [speed, 0.0])), far)
+    settings = Imagine(5, steps, restart=True)
+    policy = linear_policy(np.zeros((2, 1)), [0.0])
+    got = imagine(ending, settings, policy, model, f32(start), jnp.asarray(0), KEY, OUTER_KEY, f32(again))
+    obs, live, ended, last = stepped(speed, start[:, 0], again[..., 0], far, steps)
+    np.testing.assert_array_equal(got.live, live)
+    np.testing.assert_array_equal(got.terminated, ended)
+    np.testing.assert_allclose(got.obs[..., 0], obs, atol=1e-5)
+    np.testing.assert_allclose(got.last_obs[:, 0], last, atol=1e-5)
+    assert not np.asarray(got.reward)[~live].any()

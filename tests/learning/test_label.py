@@ -14,7 +14,16 @@ import pytest
 from musbo.core.diagnostics import Findings, Quantiles
 from musbo.core.errors import UserError
 from musbo.learning.imagine import Rollout
-from musbo.learning.label import Disagreement, Label, Trust, disagreement, draw_pair, penalty_findings, temperature
+from musbo.learning.label import (
+    Continuation,
+    Disagreement,
+    Label,
+    Trust,
+    disagreement,
+    draw_pair,
+    penalty_findings,
+    temperature,
+)
 from musbo.models.labeler import Labeler
 from tests.learning.small import acting_labeler, f32, rollout_of, shifting_labeler
 
@@ -207,3 +216,31 @@ def test_a_flat_penalty(paid: Quantiles | None, flat: bool):
     found = penalty_findings(paid)
     assert shown(found) == {"penalty": paid} and kinds(found) == ["flat penalty"] * flat
     assert found.diagnostics[0].series == "learn"
+
+
+@pytest.mark.parametrize(("k", "alpha"), [(0.5, 0.0), (2.0, 0.28), (0.0, 0.0)])
+def test_doubt_as_continuation_by_hand(k: float, alpha: float):
+    """The largest disagreement is 0.6, its held-out level 0.4: half as much again as is ordinary."""
+    judge = shifting_labeler(SHIFTS, levels=(0.7, 0.4, 1.0, 1.0))
+    got, signals = Continuation(k, alpha)(ROLLOUT, judge, KEY)
+    assert got.trust is not None
+    np.testing.assert_allclose(got.trust, np.exp(-k * 0.5), rtol=1e-4)
+    np.testing.assert_allclose(got.weight, np.exp(-alpha * 0.6), rtol=1e-4)
+    np.testing.assert_array_equal(got.trust, signals["trust"])
+
+
+def test_ordinary_disagreement_is_trusted_wholly():
+    got, _ = Continuation()(ROLLOUT, shifting_labeler(SHIFTS, levels=(0.7, 0.61, 1.0, 1.0)), KEY)
+    assert (np.asarray(got.trust) == 1).all()
+    nowhere, _ = Continuation()(replace(ROLLOUT, obs=ROLLOUT.obs * jnp.inf), JUDGE, KEY)
+    assert not np.asarray(nowhere.trust).any() and not np.asarray(nowhere.weight).any()
+
+
+def test_what_is_shown_of_a_continuation():
+    seen = {"trust": Quantiles(0.2, 0.8, 1.0), "disagreement": Quantiles(0.1, 0.2, 0.3)}
+    shown = Continuation().findings(JUDGE, seen)
+    assert [d.name for d in shown.diagnostics] == ["trust", "disagreement"] and not shown.cautions
+    with pytest.raises(UserError):
+        Continuation(k=-1.0)
+    with pytest.raises(UserError):
+        Continuation(alpha=-1.0)

@@ -360,3 +360,55 @@ def test_conjugate_gradients(size: int, seed: int, iterations: int):
 def test_conjugate_gradients_of_nothing():
     x, left = solved(f32(np.eye(3)), jnp.zeros(3), 10)
     assert not x.any() and not left.any()
+
+
+class FarOracle(Oracle):
+    """Means are as far apart as they would be at another sigma."""
+
+    def __init__(self, problem: Problem, learned_sigma: bool, sigma: float) -> None:
+        super().__init__(problem, learned_sigma)
+        self.unit = sigma * np.asarray(self.policy.half_range, np.float64)
+
+    def kls(self, theta: np.ndarray) -> np.ndarray:
+        (m1, s1), (m0, s0) = self.distribution(theta), self.distribution(self.theta)
+        return (np.log(s0 / s1) + s1**2 / (2 * s0**2) + (m1 - m0) ** 2 / (2 * self.unit**2) - 0.5).sum(axis=1)
+
+
+@pytest.mark.parametrize(("learned_sigma", "at"), [(False, 0.8), (False, 0.2), (True, 0.8)])
+def test_a_step_that_is_measured_at_another_sigma(learned_sigma: bool, at: float):
+    p = problem(0)
+    settings = replace(EXACT, delta=0.002, at_sigma=at)
+    policy, info = p.step(settings, learned_sigma)
+    oracle = FarOracle(p, learned_sigma, at)
+    wanted = float(info.fraction) * oracle.step(settings)
+    got = moved(p, policy, learned_sigma)
+    assert bool(info.accepted)
+    assert np.linalg.norm(got - wanted) / np.linalg.norm(wanted) <= 2e-3
+    assert float(info.kl) == pytest.approx(oracle.kl(flat(policy, learned_sigma)), rel=1e-2)
+
+
+def test_less_noise_does_not_shorten_the_way():
+    """Two policies that differ in sigma alone: measured at one sigma, their means move as far; else in proportion."""
+    far = {}
+    for at in (None, 0.2):
+        for sigma in (0.2, 0.05):
+            p = problem(0, sigma)
+            policy, info = p.step(TRPO(delta=1e-5, damping=0.0, cg_iterations=30, at_sigma=at))
+            assert bool(info.accepted)
+            way = np.asarray(policy(f32(p.samples.obs)) - p.policy(f32(p.samples.obs)))[p.samples.live > 0]
+            far[at, sigma] = np.sqrt((way**2).mean())
+    assert far[None, 0.05] / far[None, 0.2] == pytest.approx(0.25, rel=0.1)
+    assert far[0.2, 0.05] / far[0.2, 0.2] == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_share_of_delta():
+    p = problem(0)
+    half, told = compiled(EXACT, False, p.policy, *map(f32, p.samples), 0.25)
+    wanted, info = p.step(replace(EXACT, delta=0.25 * EXACT.delta))
+    np.testing.assert_allclose(flat(half, False), flat(wanted, False), atol=1e-6)
+    assert float(told.kl) == pytest.approx(float(info.kl), rel=1e-3)
+
+
+def test_an_impossible_unit():
+    with pytest.raises(UserError):
+        TRPO(at_sigma=0.0)

@@ -41,7 +41,7 @@ def rejections(count: int, explained: float) -> Findings:
         return Findings()
     text = (
         f"the last {count} updates were rejected, so nothing was learned in them (the baseline explains "
-        f"{explained:.2f} of the returns); imagine more (--imagine.rollouts), or try --baseline small_mlp"
+        f"{explained:.2f} of the returns); imagine more (--imagine.rollouts), or try --baseline ensemble"
     )
     return Findings(cautions=(Caution("updates rejected", text),))
 

@@ -31,6 +31,7 @@ from musbo.learning.advantage import (
     Value,
     discounted_returns,
     gae,
+    limits,
     rollout_features,
     standardise,
 )
@@ -45,6 +46,7 @@ from musbo.learning.imagine import (
     imagine,
     require_reset,
     start_states,
+    trajectory_count,
 )
 from musbo.learning.label import SERIES, Disagreement, Label, Signals
 from musbo.learning.places import from_beginnings, places
@@ -175,10 +177,11 @@ class ImaginedTRPO:
         self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray
     ) -> Iterator[tuple["State", Metrics]]:
         k_update, k_outer, k_check, k_reset = jax.random.split(key, 4)
+        k_value = jax.random.fold_in(key, 4)
         assert state.dynamics is not None and state.labeler is not None
         M, P = state.dynamics, state.labeler
         initial, anywhere, heldout = places(self.imagine, task, data, k_reset)
-        rated = handover.rated_steps(task, self.imagine) if from_beginnings(self.imagine, data) else None
+        rated = handover.rated_steps(task, self.check, self.imagine) if from_beginnings(self.imagine, data) else None
 
         while True:
             i = state.update
@@ -198,9 +201,14 @@ class ImaginedTRPO:
             assert state.choice is not None  # there is a check before the first update
             if i >= self.updates or bool(state.choice.stopped):
                 break
+            value, stuck = state.value, state.rejected // findings_of.MANY
+            anew = i == 0
+            if stuck and state.rejected % findings_of.MANY == 0:  # V may be what is wrong: another, and smaller steps
+                value, anew = self.baseline.begin(task.obs_size, jax.random.fold_in(k_value, i)), True
             policy, value, numbers, signals = update(
-                self, task, state.policy, state.value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer
-            )
+                self, task, state.policy, value, M, P, initial, anywhere, jnp.asarray(i), k_update, k_outer,
+                jnp.asarray(anew), jnp.asarray(0.5**stuck, jnp.float32),
+            )  # fmt: skip
             rejected = 0 if bool(numbers.accepted) else state.rejected + 1
             state = replace(state, policy=policy, value=value, update=i + 1, rejected=rejected)
             yield state, self._update_metrics(i + 1, P, numbers, host(signals), rejected)
@@ -251,22 +259,35 @@ def update(
     index: Int[Array, ""],
     key: PRNGKeyArray,
     outer_key: PRNGKeyArray,
+    anew: Bool[Array, ""],
+    share_of_delta: Float[Array, ""],
 ) -> tuple[Policy, Value, "Numbers", dict[str, Array]]:
-    """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step."""
-    where, k_imagine, keys = _begin_update(settings.imagine, task, initial, anywhere, index, key)
-    rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key)  # lines 7, 8
-    parts = Learning(settings.label, settings.baseline, settings.discount, settings.trpo, settings.policy.learned_sigma)
-    return _learn(parts, task, policy, value, P, rollout, index, *keys)
+    """One pass through lines 7 to 10: draw a member, imagine, label with U, one uncertainty-weighted TRPO step.
+
+    A value that is `anew` is fitted on this batch before it is used.
+    """
+    where, again, k_imagine, keys = _begin_update(settings.imagine, task, initial, anywhere, index, key)
+    rollout = imagine(task, settings.imagine, policy, M, where, index, k_imagine, outer_key, again)  # lines 7, 8
+    noise = settings.policy
+    parts = Learning(
+        settings.label, settings.baseline, settings.discount, settings.trpo, noise.learned_sigma, noise.least_sigma
+    )
+    return _learn(parts, task, policy, value, P, rollout, anew, share_of_delta, *keys)
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
 def _begin_update(
     settings: Imagine, task: Task, initial: Starts, anywhere: Starts, index: Int[Array, ""], key: PRNGKeyArray
-) -> tuple[Float[Array, "b obs"], PRNGKeyArray, tuple[PRNGKeyArray, ...]]:
-    """Start states, the key of imagination, and the keys of what follows it."""
+) -> tuple[Float[Array, "b obs"], Float[Array, "t b obs"] | None, PRNGKeyArray, tuple[PRNGKeyArray, ...]]:
+    """Start states, those of trajectories that begin anew, the key of imagination, and the keys of what follows it."""
     k_start, k_imagine, *keys = jax.random.split(jax.random.fold_in(key, index), 5)
-    where = start_states(settings, task, initial, anywhere, settings.rollouts, k_start)
-    return where, k_imagine, tuple(keys)
+
+    def states(k: PRNGKeyArray) -> Float[Array, "b obs"]:
+        return start_states(settings, task, initial, anywhere, settings.rollouts, k)
+
+    k_again = jax.random.split(jax.random.fold_in(k_start, 1), settings.horizon)
+    again = jax.vmap(states)(k_again) if settings.restart else None
+    return states(k_start), again, k_imagine, tuple(keys)
 
 
 class Learning(NamedTuple):
@@ -277,6 +298,7 @@ class Learning(NamedTuple):
     discount: Discounting
     trpo: TRPO
     learned_sigma: bool
+    least_sigma: float
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
@@ -287,7 +309,8 @@ def _learn(
     value: Value,
     P: Labeler,
     rollout: Rollout,
-    index: Int[Array, ""],
+    anew: Bool[Array, ""],
+    share_of_delta: Float[Array, ""],
     k_label: PRNGKeyArray,
     k_first: PRNGKeyArray,
     k_value: PRNGKeyArray,
@@ -299,16 +322,17 @@ def _learn(
     phi = rollout_features(rollout, policy.normaliser)
     t1, b, f = phi.shape
     flat = phi[:-1].reshape(-1, f)
+    allowed = limits(settings.discount, rollout)
 
     def fitted(v: Value, wanted: Float[Array, "t b"], k: PRNGKeyArray) -> Value:
-        new = settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k)
+        new = settings.baseline.fit(v, flat, wanted.reshape(-1), live.reshape(-1), k, allowed)
         # One that is no longer finite would have every further update rejected: the last sound one is kept.
         sound = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(new)]))
         return jax.tree.map(lambda now, before: jnp.where(sound, now, before), new, v)
 
     # The first baseline of a deployment is fitted on this batch before it is used.
     value = jax.lax.cond(
-        index == 0, lambda v: fitted(v, discounted_returns(settings.discount, rollout), k_first), lambda v: v, value
+        anew, lambda v: fitted(v, discounted_returns(settings.discount, rollout), k_first), lambda v: v, value
     )
     values = value(phi.reshape(-1, f)).reshape(t1, b)
     advantages = gae(settings.discount, rollout, values)
@@ -321,7 +345,11 @@ def _learn(
         rollout.act.reshape(-1, task.act_size),
         weighted.reshape(-1),
         live.reshape(-1),
+        share_of_delta,
     )
+    if settings.learned_sigma:
+        least = jnp.log(settings.least_sigma * policy.half_range)
+        policy = replace(policy, log_sigma=jnp.maximum(policy.log_sigma, least))
     value = fitted(value, advantages + values[:-1], k_value)
     return policy, value, update_numbers(rollout, advantages, values[:-1], step), tenths(rollout, signals)
 
@@ -347,11 +375,12 @@ class Numbers(NamedTuple):
 def update_numbers(rollout: Rollout, advantages: Array, values: Array, step: Any) -> Numbers:
     live = rollout.live.astype(jnp.float32)
     n = jnp.maximum(jnp.sum(live), 1.0)
+    trajectories = trajectory_count(rollout).astype(jnp.float32)
     returns = advantages + values
     spread = jnp.sum(live * (returns - jnp.sum(live * returns) / n) ** 2)
     return Numbers(
-        imagined_sum=jnp.sum(rollout.reward) / live.shape[1],
-        length=n / live.shape[1],
+        imagined_sum=jnp.sum(rollout.reward) / trajectories,
+        length=n / trajectories,
         kl=step.kl,
         gain=step.gain,
         accepted=step.accepted,

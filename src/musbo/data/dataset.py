@@ -121,6 +121,13 @@ def rows(mask: Bool[Array, " c"] | Bool[np.ndarray, " c"]) -> Int[np.ndarray, " 
     return np.flatnonzero(np.asarray(mask)).astype(np.int32)
 
 
+def episodes(data: Dataset) -> Int[np.ndarray, " c"]:
+    """A number for every row that is the same within an episode only."""
+    deployment = np.asarray(data.deployment)
+    another = np.diff(deployment, prepend=deployment[0]) != 0  # logs need not hold an episode's beginning
+    return np.cumsum(np.asarray(data.initial) | another)
+
+
 def _lot(seed: int, deployment: int, index: int) -> bytes:
     # A hash and not a random generator, whose stream may change with the version of its library: the split is drawn
     # anew each time a campaign is opened and has to come out the same for years.

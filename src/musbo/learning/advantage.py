@@ -1,8 +1,8 @@
 """Advantages by GAE and the value baseline.
 
 The baseline is a ridge regression on [o, o^2, t, t^2, t^3, 1] of the normalised, clipped observation, fitted on
-lambda-returns (or a small MLP on the same input). At the end of an imagined trajectory the return is bootstrapped
-with the baseline; only `terminated` cuts it.
+lambda-returns (or a small MLP on the same input, or the networks of `value.py`). At the end of an imagined trajectory
+the return is bootstrapped with the baseline; only `terminated` cuts it.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.scaling import Normaliser
 from musbo.learning.fit import ADAM, adam
-from musbo.learning.imagine import Rollout
+from musbo.learning.imagine import Rollout, clock
 from musbo.models.mlp import MLP, init_mlp
 
 CLIP = 10.0  # of the normalised observation: an outlier must not own the regression
@@ -42,7 +42,10 @@ class Baseline(Protocol):
         wanted: Float[Array, " n"],
         live: Float[Array, " n"],
         key: PRNGKeyArray,
-    ) -> Value: ...
+        limits: tuple[Float[Array, ""], Float[Array, ""]],
+    ) -> Value:
+        """V after the returns `wanted`, which the rewards allow to lie between the two `limits`."""
+        ...
 
 
 @stored("baseline/ridge")
@@ -67,6 +70,7 @@ class Ridge:
         wanted: Float[Array, " n"],
         live: Float[Array, " n"],
         key: PRNGKeyArray,
+        limits: tuple[Float[Array, ""], Float[Array, ""]],
     ) -> "RidgeValue":
         """Weighted least squares; columns are first scaled to unit mean square, so that float32 can solve it."""
         n = jnp.maximum(jnp.sum(live), 1.0)
@@ -108,6 +112,7 @@ class SmallMLP:
         wanted: Float[Array, " n"],
         live: Float[Array, " n"],
         key: PRNGKeyArray,
+        limits: tuple[Float[Array, ""], Float[Array, ""]],
     ) -> "MLPValue":
         n = jnp.maximum(jnp.sum(live), 1.0)
         shift = live @ wanted / n
@@ -164,22 +169,28 @@ class Discounting:
             raise UserError(f"gamma must be in [0, 1) and lambda in [0, 1], not {self.gamma} and {self.lam}.")
 
 
-def features(obs: Float[Array, "t b obs"], normaliser: Normaliser, time: Float[Array, " t"]) -> Float[Array, "t b f"]:
+def features(obs: Float[Array, "t b obs"], normaliser: Normaliser, time: Float[Array, "t b"]) -> Float[Array, "t b f"]:
     """[o, o^2, t, t^2, t^3, 1] with o normalised and clipped, t in hundreds of steps."""
     o = jnp.clip((obs - normaliser.mean[None, None]) / normaliser.std[None, None], -CLIP, CLIP)
-    t = jnp.broadcast_to((time / 100)[:, None, None], (*obs.shape[:2], 1))
+    t = (time / 100)[:, :, None]
     return jnp.concatenate([o, o**2, t, t**2, t**3, jnp.ones_like(t)], axis=2)
 
 
 def rollout_features(rollout: Rollout, normaliser: Normaliser) -> Float[Array, "t1 b f"]:
-    """Features of every state of a rollout, the last one included."""
+    """Features of every state of a rollout, the last one included; time is counted in its trajectory."""
     obs = jnp.concatenate([rollout.obs, rollout.last_obs[None]])
-    return features(obs, normaliser, jnp.arange(obs.shape[0], dtype=jnp.float32))
+    return features(obs, normaliser, clock(rollout).astype(jnp.float32))
 
 
 def gae(settings: Discounting, rollout: Rollout, values: Float[Array, "t1 b"]) -> Float[Array, "t b"]:
-    """A_t = sum_l (gamma lambda)^l delta_{t+l}; values[t] is V(s_t), values[-1] that of the last state."""
+    """A_t = sum_l (gamma lambda)^l delta_{t+l}; values[t] is V(s_t), values[-1] that of the last state.
+
+    The sum ends where the trajectory does: nothing of the next one in its row is in it. Where a rollout says how far a
+    step is trusted, what the step and all after it are worth counts so much, as far as that is a gain.
+    """
     goes_on = 1.0 - rollout.terminated.astype(jnp.float32)
+    if rollout.trust is not None:
+        return _doubted(settings, rollout, rollout.trust, goes_on, values)
     delta = rollout.reward + settings.gamma * goes_on * values[1:] - values[:-1]
 
     def backward(after: Float[Array, " b"], xs: tuple) -> tuple:
@@ -189,6 +200,32 @@ def gae(settings: Discounting, rollout: Rollout, values: Float[Array, "t1 b"]) -
 
     _, advantages = jax.lax.scan(backward, jnp.zeros_like(delta[0]), (delta, goes_on, rollout.live), reverse=True)
     return advantages
+
+
+def _doubted(
+    settings: Discounting,
+    rollout: Rollout,
+    trust: Float[Array, "t b"],
+    goes_on: Float[Array, "t b"],
+    values: Float[Array, "t1 b"],
+) -> Float[Array, "t b"]:
+    """A_t = x - (1 - trust) max(x, 0) - V(s_t) with x = r + gamma (V(s_{t+1}) + lambda A_{t+1})."""
+
+    def backward(after: Float[Array, " b"], xs: tuple) -> tuple:
+        reward, on, sure, now, then, live = xs
+        x = reward + settings.gamma * on * (then + settings.lam * after)
+        advantage = jnp.where(live, x - (1 - sure) * jax.nn.relu(x) - now, 0.0)
+        return advantage, advantage
+
+    steps = (rollout.reward, goes_on, trust, values[:-1], values[1:], rollout.live)
+    return jax.lax.scan(backward, jnp.zeros_like(values[0]), steps, reverse=True)[1]
+
+
+def limits(settings: Discounting, rollout: Rollout) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Between which returns can lie: the worst or the best reward of the batch for ever, or an end at once."""
+    reward = jnp.where(rollout.live, rollout.reward, 0.0)
+    for_ever = 1 / (1 - settings.gamma)
+    return for_ever * jnp.minimum(jnp.min(reward), 0.0), for_ever * jnp.maximum(jnp.max(reward), 0.0)
 
 
 def discounted_returns(settings: Discounting, rollout: Rollout) -> Float[Array, "t b"]:

@@ -53,8 +53,12 @@ class FitSettings:
     """At most this many passes over the training rows (BREMEN: 200)."""
     max_steps: int | None = None
     """At most this many gradient steps per member and fit; `None`: as many as the epochs need."""
+    least_steps: int = 0
+    """At least this many gradient steps, in more epochs than `epochs` where the data are few."""
     patience: int = 3
     """Stop a member after this many validation checks without a new best (paper: 3)."""
+    judged_by: Literal["mean", "trimmed"] = "mean"
+    """What a check looks at: the mean error over held-out rows, or that without the worst tenth of the episodes."""
     decay: Literal["none", "cosine"] = "none"
     """Learning rate over the fit: constant, or a cosine down to zero."""
     weights: Literal["warm", "fresh"] = "warm"
@@ -74,6 +78,8 @@ class FitSettings:
             raise UserError(f"hidden layers of a fit must be positive sizes, not {self.hidden}.")
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps of a fit must be at least 1 or none, not {self.max_steps}.")
+        if self.least_steps < 0 or (self.max_steps is not None and self.least_steps > self.max_steps):
+            raise UserError(f"least_steps of a fit must lie between 0 and max_steps, not at {self.least_steps}.")
 
 
 @runtime_checkable
@@ -123,6 +129,7 @@ class Rows(eqx.Module):
     y: Float[Array, "c out"]
     train: Int[np.ndarray, " n"]
     heldout: Int[np.ndarray, " m"]
+    episode: Int[np.ndarray, " m"] | None = None  # of every held-out row, as a number; None: each stands for itself
 
 
 @jax.jit
@@ -207,6 +214,38 @@ def validation_error(
     return jax.lax.fori_loop(0, (n + CHUNK - 1) // CHUNK, chunk, jnp.zeros(())) / n
 
 
+@partial(jax.jit, static_argnames=("objective",))
+def row_errors(
+    objective: Objective,
+    network: Any,
+    x: Float[Array, "c in"],
+    y: Float[Array, "c out"],
+    heldout: Int[Array, " h"],
+    n: Int[Array, ""],
+) -> Float[Array, " h"]:
+    """Errors of a member on the first n rows named in `heldout` (padded to a multiple of CHUNK); then anything."""
+
+    def chunk(i: Int[Array, ""], errors: Float[Array, " h"]) -> Float[Array, " h"]:
+        rows = jax.lax.dynamic_slice_in_dim(heldout, i * CHUNK, CHUNK)
+        here = objective.errors(network, x[rows], y[rows])
+        return jax.lax.dynamic_update_slice_in_dim(errors, here, i * CHUNK, 0)
+
+    return jax.lax.fori_loop(0, (n + CHUNK - 1) // CHUNK, chunk, jnp.zeros(heldout.shape[0]))
+
+
+def trimmed(errors: Float[np.ndarray, " m"], episode: Int[np.ndarray, " m"]) -> float:
+    """Mean of the errors without the tenth of the episodes (rounded up, of three or more) that has the largest.
+
+    So no single episode can own it, however far out of the training rows it lies.
+    """
+    _, number = np.unique(episode, return_inverse=True)
+    rows = np.bincount(number)
+    totals = np.bincount(number, errors.astype(np.float64))
+    left = len(rows) - (-(-len(rows) // 10) if len(rows) >= 3 else 0)
+    kept = np.argsort(totals / rows, kind="stable")[:left]
+    return float(totals[kept].sum() / rows[kept].sum())
+
+
 @jax.jit
 def _keep_best(
     one: FitState, network: Any, moments: Any, error: Float[Array, ""], patience: Int[Array, ""]
@@ -235,9 +274,8 @@ def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, k: 
 
 
 def planned_epochs(settings: FitSettings, steps: int) -> int:
-    if settings.max_steps is None:
-        return settings.epochs
-    return max(1, min(settings.epochs, settings.max_steps // steps))
+    most = settings.epochs if settings.max_steps is None else min(settings.epochs, settings.max_steps // steps)
+    return max(1, most, -(-settings.least_steps // steps))
 
 
 def epochs(
@@ -257,6 +295,13 @@ def epochs(
     cosine = settings.decay == "cosine"
     patience = jnp.asarray(settings.patience)
 
+    def judge(network: Any) -> Float[Array, ""]:
+        if settings.judged_by == "mean":
+            return validation_error(objective, network, rows.x, rows.y, heldout, n)
+        errors = np.asarray(row_errors(objective, network, rows.x, rows.y, heldout, n))[: len(rows.heldout)]
+        each = np.arange(len(errors)) if rows.episode is None else rows.episode
+        return jnp.asarray(trimmed(errors, each), jnp.float32)
+
     def train(k: int, before: Callable[[], FitState]) -> FitState:
         one = before()
         if not bool(one.active):  # a member that has stopped runs no minibatch at all
@@ -268,8 +313,7 @@ def epochs(
             counts = len(picked) // batch, int(one.epoch) * steps + first, total * steps
             picked = np.pad(picked, (0, STRETCH * batch - len(picked)))  # one shape, so nothing is compiled again
             trained = _train_member(objective, batch, cosine, trained, rows.x, rows.y, picked, *counts, rate, l2)
-        error = validation_error(objective, trained[0], rows.x, rows.y, heldout, n)
-        return jax.block_until_ready(_keep_best(one, *trained, error, patience))
+        return jax.block_until_ready(_keep_best(one, *trained, judge(trained[0]), patience))
 
     pool = ThreadPoolExecutor(len(usable_cores()))
 

@@ -52,10 +52,20 @@ class Last:
 class BestImagined:
     """Hand over the policy that all members of M together rate best."""
 
+    patience: int | None = None
+    """Stop after this many updates without a better rating; `None`: take all of them."""
+
+    def __post_init__(self) -> None:
+        if self.patience is not None and self.patience < 1:
+            raise UserError(f"patience of the handover must be at least 1 or none, not {self.patience}.")
+
     def choose(self, before: "Choice", now: "Choice") -> "Choice":
         old, new = float(jnp.mean(before.rating.returns)), float(jnp.mean(now.rating.returns))
         # What is not a number is no rating: it is never better, and anything is better than it.
-        return now if new > old or (math.isnan(old) and not math.isnan(new)) else before
+        if new > old or (math.isnan(old) and not math.isnan(new)):
+            return now
+        over = self.patience is not None and int(now.update) - int(before.update) >= self.patience
+        return replace(before, stopped=jnp.ones((), bool)) if over else before
 
 
 @stored("handover/not_worse")
@@ -106,10 +116,12 @@ class Check:
     """Updates between checks."""
     rollouts: int = 20
     """Start states per check; every member of M rolls out from all of them."""
+    steps: int | None = None
+    """How far a policy is followed, at most a whole episode; `None`: as far as the updates imagine (H)."""
 
     def __post_init__(self) -> None:
-        if self.every < 1 or self.rollouts < 1:
-            raise UserError("checks need every and rollouts of at least 1.")
+        if self.every < 1 or self.rollouts < 1 or (self.steps is not None and self.steps < 1):
+            raise UserError("checks need every, rollouts and steps of at least 1.")
 
 
 @stored("state/rating")
@@ -138,9 +150,9 @@ class Choice(eqx.Module):
     stopped: Bool[Array, ""]
 
 
-def rated_steps(task: Task, settings: Imagine) -> int:
+def rated_steps(task: Task, check: Check, settings: Imagine) -> int:
     """How far a policy is followed: no further than an episode lasts, since no real one goes on."""
-    return min(settings.horizon, task.episode_steps)
+    return min(settings.horizon if check.steps is None else check.steps, task.episode_steps)
 
 
 @partial(jax.jit, static_argnames=("task", "check", "settings"))
@@ -157,7 +169,7 @@ def rate(
     """Roll the mean policy out in every member; the same key gives the same start states at every check."""
     k_start, k_pair = jax.random.split(key)
     start = draw_starts(starts, check.rollouts, k_start)
-    alone = replace(settings, member="per_step", horizon=rated_steps(task, settings))
+    alone = replace(settings, member="per_step", horizon=rated_steps(task, check, settings))
     first = jnp.zeros(alone.horizon, jnp.int32)
     silence = jnp.zeros((alone.horizon, check.rollouts, task.act_size))  # the policy's mean
 

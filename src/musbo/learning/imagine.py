@@ -1,13 +1,13 @@
 """Imagined trajectories: the policy acts in the dynamics ensemble M (lines 7 and 8 of the paper's training function).
 
 Time comes first: arrays are [t b ...]. A step counts only while its trajectory is alive: what follows a termination is
-masked out by `live` and never padded into a loss.
+masked out by `live` and never padded into a loss, or a new trajectory begins there.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -38,6 +38,8 @@ class Imagine:
     """Start states: initial ones of D_all, any of D_all, half of each, or the task's own reset distribution."""
     member: Literal["per_step", "per_trajectory", "per_outer"] = "per_step"
     """Which member of M moves the world: one draw per step, per trajectory, or per 25 updates (pseudo-code)."""
+    restart: bool = False
+    """Where a trajectory ends inside the horizon, a new one begins in its row; off: the rest of the row is empty."""
 
     def __post_init__(self) -> None:
         if self.rollouts < 1 or self.horizon < 1:
@@ -51,7 +53,11 @@ OUTER = 25  # updates per outer training iteration of the paper's pseudo-code (B
 
 
 class Rollout(eqx.Module):
-    """One batch of imagined trajectories. `weight` is U; `live` says which steps exist."""
+    """One batch of imagined trajectories. `weight` is U; `live` says which steps exist.
+
+    A row may hold several trajectories, one after the other: one has ended with a step that terminates, or before a
+    step that does not exist.
+    """
 
     obs: Float[Array, "t b obs"]
     act: Float[Array, "t b act"]  # as sampled: the density is that of the unclipped action
@@ -61,6 +67,21 @@ class Rollout(eqx.Module):
     live: Bool[Array, "t b"]
     weight: Float[Array, "t b"]
     last_obs: Float[Array, "b obs"]
+    trust: Float[Array, "t b"] | None = None  # what a step and all that follows it count; None: wholly
+
+
+def clock(rollout: Rollout) -> Int[Array, "t1 b"]:
+    """How many steps every state of a rollout, the last one included, is away from where its trajectory began."""
+    ended = rollout.terminated | ~rollout.live
+    row = jnp.arange(ended.shape[0] + 1)[:, None]
+    begun = jnp.concatenate([jnp.zeros((1, ended.shape[1]), jnp.int32), jnp.where(ended, row[1:], 0)])
+    return row - jax.lax.cummax(begun, axis=0)
+
+
+def trajectory_count(rollout: Rollout) -> Int[Array, ""]:
+    """How many trajectories a rollout holds: one per row, and those that began anew."""
+    anew = rollout.live[1:] & (clock(rollout)[1:-1] == 0)
+    return rollout.live.shape[1] + jnp.sum(anew, dtype=jnp.int32)
 
 
 class Starts(eqx.Module):
@@ -192,11 +213,14 @@ def trajectories(
     start: Float[Array, "b obs"],
     which: Int[Array, " t"],
     noise: Float[Array, "t b act"],
+    again: Float[Array, "t b obs"] | None = None,
 ) -> Rollout:
-    """The policy in M from `start`, with everything drawn beforehand."""
+    """The policy in M from `start`, with everything drawn beforehand.
+
+    Where a trajectory ends with step t, or before it, a new one begins in `again[t]`; without these, none does.
+    """
     b, n = start.shape[0], count(model.members)
     networks = [member(model.members, i) for i in range(n)]  # taken apart once, not at every step
-    reach = model.scaling.reach(start)
 
     def move(index: Int[Array, ""], obs: Float[Array, "b obs"], act: Float[Array, "b act"]) -> tuple:
         if settings.member == "per_trajectory":
@@ -212,17 +236,29 @@ def trajectories(
         return jax.lax.switch(index, branches, obs, act)  # one forward pass, not n
 
     def one_step(carry: tuple, xs: tuple) -> tuple:
-        obs, alive = carry
-        index, eps = xs
+        obs, alive, reach = carry
+        index, eps, anew = xs
         act = jax.vmap(policy.mean)(obs) + jnp.exp(policy.log_sigma)[None] * eps
         executed = policy.clip(act)
         next_obs, reward, live, terminated = survive(reach, obs, alive, *move(index, obs, executed))
-        return (next_obs, live & ~terminated), (obs, act, executed, reward, terminated, live)
+        goes_on = live & ~terminated
+        if anew is not None:
+            begun = (anew, jnp.ones(b, bool), model.scaling.reach(anew))
+            after = jax.tree.map(lambda new, old: _where(goes_on, old, new), begun, (next_obs, goes_on, reach))
+        else:
+            after = (next_obs, goes_on, reach)
+        return after, (obs, act, executed, reward, terminated, live)
 
-    (last_obs, _), (obs, act, executed, reward, terminated, live) = jax.lax.scan(
-        one_step, (start, jnp.ones(b, bool)), (which, noise)
+    first = (start, jnp.ones(b, bool), model.scaling.reach(start))
+    (last_obs, _, _), (obs, act, executed, reward, terminated, live) = jax.lax.scan(
+        one_step, first, (which, noise, again)
     )
     return Rollout(obs, act, executed, reward, terminated, live, jnp.ones_like(reward), last_obs)
+
+
+def _where(chosen: Bool[Array, " b"], yes: Array, no: Array) -> Array:
+    """Row by row."""
+    return jnp.where(chosen if yes.ndim == 1 else chosen[:, None], yes, no)
 
 
 _trajectories = jax.jit(trajectories, static_argnames=("task", "settings"))
@@ -230,8 +266,9 @@ _trajectories = jax.jit(trajectories, static_argnames=("task", "settings"))
 
 @jax.jit
 def _join(parts: list[Rollout]) -> Rollout:
-    def whole(name: str) -> Array:
-        return jnp.concatenate([getattr(part, name) for part in parts], axis=0 if name == "last_obs" else 1)
+    def whole(name: str) -> Any:
+        each = [getattr(part, name) for part in parts]
+        return None if each[0] is None else jnp.concatenate(each, axis=0 if name == "last_obs" else 1)
 
     return Rollout(**{each.name: whole(each.name) for each in fields(Rollout)})
 
@@ -245,8 +282,11 @@ def imagine(
     update: Int[Array, ""],
     key: PRNGKeyArray,
     outer_key: PRNGKeyArray,
+    again: Float[Array, "t b obs"] | None = None,
 ) -> Rollout:
     """Roll the policy out in M from `start`; `outer_key` is the same for all updates of a deployment.
+
+    What ends begins anew in `again`, where that is given.
 
     In two halves, side by side: a step of a few hundred trajectories is too small to be split by XLA. Always two, so
     that shapes, which decide on rounding, do not follow the number of cores.
@@ -259,6 +299,9 @@ def imagine(
     half = b // unit // 2 * unit
 
     def part(rows: slice) -> Rollout:
-        return jax.block_until_ready(_trajectories(task, settings, policy, model, start[rows], which, noise[:, rows]))
+        anew = None if again is None else again[:, rows]
+        return jax.block_until_ready(
+            _trajectories(task, settings, policy, model, start[rows], which, noise[:, rows], anew)
+        )
 
     return _join(side_by_side(part, [slice(half), slice(half, b)] if half else [slice(b)]))

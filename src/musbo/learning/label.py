@@ -2,7 +2,8 @@
 
 `Disagreement` is the paper's coefficient, U(s, a) = exp(-alpha || s'_a - s'_b ||_1) for two members a != b of the
 labeler (eq. 5). `Trust` believes everything: U = 1. TRPO rescales every step to its trust region, so only the spread
-of U inside a batch matters. `Penalty` lowers the reward instead.
+of U inside a batch matters. `Continuation` lowers what a step and all that follows it are worth. `Penalty` lowers the
+reward instead.
 
 A new label is a frozen dataclass with the two methods of `Label`, stored as `label/...`. Besides the rollout it returns
 signals, numbers of every imagined step by names of its own; their quantiles come back to `findings`, which says what
@@ -89,6 +90,41 @@ class Disagreement:
 
     def findings(self, judge: Labeler, seen: Seen) -> Findings:
         return coefficient_findings(seen["U"], seen["disagreement"], float(temperature(self, judge)))
+
+
+@stored("label/continuation")
+@dataclass(frozen=True)
+class Continuation:
+    """Doubt shortens the future: what a step and all after it promise counts times exp(-k max(0, d / d95 - 1))."""
+
+    k: float = 0.5
+    """How fast trust falls with d, the largest disagreement of two members, beyond d95, its held-out level."""
+    alpha: float | Literal["auto"] = 0.0
+    """alpha: temperature of U as a weight beside it (as in `disagreement`); 0: every step has the same weight."""
+
+    def __post_init__(self) -> None:
+        if not self.k >= 0:
+            raise UserError(f"k of the continuation must be at least 0, not {self.k}.")
+        Disagreement(self.alpha)  # refuses what cannot be
+
+    def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Signals]:
+        """The rollout with its trust, weighted by U, and the disagreement behind both."""
+        weighted, signals = Disagreement(self.alpha, pairs="max")(rollout, judge, key)
+        distance = signals["disagreement"]
+        beyond = jax.nn.relu(distance / jnp.maximum(judge.levels.spread_p95, 1e-12) - 1.0)
+        trust = jnp.where(jnp.isfinite(distance), jnp.exp(-self.k * beyond), 0.0)
+        return replace(weighted, trust=trust), {"trust": trust, "disagreement": distance}
+
+    def findings(self, judge: Labeler, seen: Seen) -> Findings:
+        shown = Diagnostic(
+            "trust",
+            seen["trust"],
+            "trust in the future",
+            "How far an imagined step and all that follows it count, over the steps of an update: 1 is wholly.",
+            column="trust at\n10/50/90 %",
+            series=SERIES,
+        )
+        return Findings((shown, disagreement_shown(seen["disagreement"])))
 
 
 def coefficient_findings(U: Quantiles | None, apart: Quantiles | None, alpha: float) -> Findings:

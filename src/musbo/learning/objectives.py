@@ -11,7 +11,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.core.diagnostics import Curve, curve, finite
-from musbo.data.dataset import Dataset, rows
+from musbo.data.dataset import Dataset, episodes, rows
 from musbo.data.scaling import Scaling
 from musbo.learning.fit import FitSettings, FitState, Rows, begin
 from musbo.learning.foresight import rank_correlation, reliability
@@ -63,7 +63,7 @@ class GaussianLikelihood:
 
 def _rows(data: Dataset, x: Float[Array, "c in"], y: Float[Array, "c out"]) -> Rows:
     live, heldout = np.asarray(data.live), np.asarray(data.heldout)
-    return Rows(x, y, rows(live & ~heldout), rows(heldout))
+    return Rows(x, y, rows(live & ~heldout), rows(heldout), episodes(data)[heldout])
 
 
 @partial(jax.jit, static_argnames="task")
@@ -94,7 +94,7 @@ def steadied(rows: Rows, scaling: Scaling, noise: float, key: PRNGKeyArray) -> R
     y = rows.y.at[:, :size].add(-step)
     both = jnp.concatenate([rows.x, x]), jnp.concatenate([rows.y, y])
     train = np.concatenate([rows.train, rows.train + np.int32(rows.x.shape[0])])
-    return Rows(*both, train, rows.heldout)
+    return Rows(*both, train, rows.heldout, rows.episode)
 
 
 @jax.jit

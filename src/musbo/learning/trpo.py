@@ -5,6 +5,9 @@
 Natural gradient by conjugate gradients, scaled to delta, then a backtracking line search. The policy's mean is
 linearised once per update; with a Gaussian of state-independent sigma the Fisher matrix is J' diag(1 / sigma^2) J
 exactly (plus 2 on a learned log sigma), so every product is one push forward and one pull back.
+
+A KL counts how far the mean moves in units of sigma, so with a tenth of the noise the same delta allows a tenth of the
+way. With `at_sigma` the way is measured in units of that sigma, whatever the policy's own is.
 """
 
 from collections.abc import Callable
@@ -40,12 +43,16 @@ class TRPO:
     """Tries of the line search."""
     shrink: float = 0.7
     """Step length from one try to the next."""
+    at_sigma: float | None = None
+    """Measure how far the mean moves in units of this sigma (share of the half-range); `None`: the policy's own."""
 
     def __post_init__(self) -> None:
         if not self.delta > 0:
             raise UserError(f"delta must be above 0, not {self.delta}.")
         if not self.damping >= 0 or not 0 < self.shrink < 1:
             raise UserError("damping must be at least 0 and shrink between 0 and 1.")
+        if self.at_sigma is not None and not self.at_sigma > 0:
+            raise UserError(f"at_sigma must be above 0 or none, not {self.at_sigma}.")
         for name in ("cg_iterations", "fisher_stride", "backtracks"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, not {getattr(self, name)}.")
@@ -83,11 +90,16 @@ def log_ratio(
 
 
 def gaussian_kl(
-    new: tuple[Float[Array, "n act"], Float[Array, " act"]], old: tuple[Float[Array, "n act"], Float[Array, " act"]]
+    new: tuple[Float[Array, "n act"], Float[Array, " act"]],
+    old: tuple[Float[Array, "n act"], Float[Array, " act"]],
+    unit: Float[Array, " act"] | None = None,
 ) -> Float[Array, " n"]:
-    """KL(pi || pi_k) between diagonal Gaussians given as (mean, log sigma)."""
+    """KL(pi || pi_k) between diagonal Gaussians given as (mean, log sigma).
+
+    With `unit`, another log sigma, means are as far apart as they would be if that were the old one.
+    """
     (m1, l1), (m0, l0) = new, old
-    inner = (jnp.exp(2 * (l1 - l0)))[None] + ((m1 - m0) / jnp.exp(l0)[None]) ** 2
+    inner = (jnp.exp(2 * (l1 - l0)))[None] + ((m1 - m0) / jnp.exp(l0 if unit is None else unit)[None]) ** 2
     return jnp.sum((l0 - l1)[None] + 0.5 * (inner - 1.0), axis=1)
 
 
@@ -133,9 +145,11 @@ def trpo_step(
     act: Float[Array, "n act"],
     weighted_advantage: Float[Array, " n"],
     live: Float[Array, " n"],
+    share_of_delta: Float[Array, ""] | float = 1.0,
 ) -> tuple[Policy, StepInfo]:
     """One step on the samples where live = 1. A step that fails its line search changes nothing."""
     delta = settings.applied_delta
+    unit = policy.log_sigma if settings.at_sigma is None else jnp.log(settings.at_sigma * policy.half_range)
     # What does not exist may hold any number, and 0 * inf is not 0: it is taken out, not only weighted by 0.
     exists = live > 0
     obs, act = (jnp.where(exists[:, None], x, 0.0) for x in (obs, act))
@@ -169,7 +183,7 @@ def trpo_step(
         def inside(block: tuple) -> tuple:
             (states, actions, advantage, part), mean = block
             new, old = distribution(parameters, states), (mean, policy.log_sigma)
-            return part @ (jnp.exp(log_ratio(old, new, actions)) * advantage), part @ gaussian_kl(new, old)
+            return part @ (jnp.exp(log_ratio(old, new, actions)) * advantage), part @ gaussian_kl(new, old, unit)
 
         after, kl = jax.lax.map(inside, (samples, old))
         return jnp.sum(after), jnp.sum(kl)
@@ -178,7 +192,7 @@ def trpo_step(
     some = some / jnp.maximum(jnp.sum(some), 1.0)
     _, push = jax.linearize(lambda p: distribution(p, states), theta)
     pull = jax.linear_transpose(push, theta)
-    precision = jnp.exp(-2 * policy.log_sigma)
+    precision = jnp.exp(-2 * unit)
 
     def fisher(v: Float[Array, " p"]) -> Float[Array, " p"]:
         mean, log_sigma = push(v)
@@ -187,14 +201,14 @@ def trpo_step(
 
     direction, left = conjugate_gradients(fisher, gradient, settings.cg_iterations)
     curvature = direction @ (gradient - left)  # direction' F direction, without another product
-    full = jnp.sqrt(2 * delta / jnp.maximum(curvature, 1e-30)) * direction
+    full = jnp.sqrt(2 * delta * share_of_delta / jnp.maximum(curvature, 1e-30)) * direction
     usable = jnp.all(jnp.isfinite(full)) & (curvature > 0)
 
     def attempt(carry: tuple) -> tuple:
         tries, _, _, _, _ = carry
         fraction = settings.shrink ** tries.astype(jnp.float32)
         after, kl = surrogate_and_kl(theta + fraction * full)
-        good = (after > before) & (kl <= 1.5 * delta)
+        good = (after > before) & (kl <= 1.5 * delta * share_of_delta)
         return tries + 1, good, fraction, after - before, kl
 
     def searching(carry: tuple) -> Bool[Array, ""]:

@@ -35,10 +35,14 @@ class PolicySettings:
     """sigma: standard deviation in imagination, as a share of the action half-range; the density uses the same."""
     learned_sigma: bool = False
     """Learn a state-independent log sigma, starting from `sigma`."""
+    least_sigma: float = 0.0
+    """A learned sigma does not fall below this share of the half-range."""
 
     def __post_init__(self) -> None:
         if not self.sigma > 0:
             raise UserError(f"policy sigma must be above 0, not {self.sigma}.")
+        if not 0 <= self.least_sigma <= self.sigma:
+            raise UserError(f"policy least_sigma must lie between 0 and sigma, {self.sigma}, not {self.least_sigma}.")
         if not self.hidden or min(self.hidden) < 1:
             raise UserError(f"policy hidden layers must be positive sizes, not {self.hidden}.")
 
