@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 import musbo
-from musbo.labels import Labeler, Rollout, Seen, Signals, disagreement
+from musbo.labels import Labeler, Rollout, Seen, Signals, clock, disagreement, trajectory_count
 from musbo.methods import ImaginedTRPO, add_method
 
 
@@ -34,12 +34,13 @@ class Halt:
         apart = disagreement("max", "mean", rollout, judge, key)
         known = apart <= self.multiple * judge.levels.spread_p95  # not so where it is no number
         doubtful = rollout.live & ~known
-        earlier = jnp.cumsum(doubtful, axis=0)[:-1] > 0
-        live = rollout.live & ~jnp.concatenate([jnp.zeros_like(doubtful[:1]), earlier])
+        before = jnp.cumsum(doubtful, axis=0) - doubtful.astype(int)
+        begun = jnp.arange(len(before))[:, None] - clock(rollout)[:-1]  # a row may hold several trajectories
+        live = rollout.live & (before == jnp.take_along_axis(before, begun, axis=0))
         terminated = live & (rollout.terminated | doubtful)
         reward = jnp.where(doubtful, rollout.reward - self.penalty, rollout.reward)
         shortened = replace(rollout, reward=jnp.where(live, reward, 0.0), terminated=terminated, live=live)
-        halted = jnp.mean(jnp.any(doubtful, axis=0), dtype=jnp.float32)
+        halted = jnp.sum(live & doubtful) / trajectory_count(rollout)
         return shortened, {"disagreement": apart, "halted": jnp.full_like(apart, halted)}
 
     def findings(self, judge: Labeler, seen: Seen) -> musbo.Findings:

@@ -15,7 +15,8 @@ NAMES = {
     "musbo.methods": """
         Chance Forecast Foresight ImaginedTRPO Imitation MOPO Method Metrics ModelFree Stage add_method recipe
     """,
-    "musbo.labels": "Disagreement Label Labeler Penalty Rollout Seen Signals Trust disagreement",
+    "musbo.labels": "Continuation Disagreement Label Labeler Penalty Rollout Seen Signals Trust clock disagreement "
+    "trajectory_count",
     "musbo.explorers": "Actor Explore Plain Seeking uniform",
     "musbo.starts": "Clone Continue Start",
     "musbo.handovers": "BestImagined Choice Guarded Handover Last Rating",

@@ -7,12 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from musbo.algorithms.model_free import Likelihood, newest
+from musbo.algorithms.method import gradient_steps
+from musbo.algorithms.model_free import Likelihood, ModelFree, newest
+from musbo.algorithms.mopo import MOPO
+from musbo.core.errors import UserError
 from musbo.data.batch import Batch, make_batch
 from musbo.data.dataset import assemble
 from musbo.data.scaling import Normaliser
+from musbo.learning.soft import SoftSettings
 from musbo.models.frame import Frame
 from musbo.models.mlp import init_mlp
+from musbo.tasks.task import Task
 from tests.models.test_mlp import forward
 
 FRAME = Frame(
@@ -79,3 +84,25 @@ def test_the_likelihood_by_hand():
     loss = Likelihood().loss(network, jnp.asarray(x, jnp.float32), jnp.asarray(a, jnp.float32))
     assert float(loss) == pytest.approx(-density.sum(axis=1).mean(), rel=1e-4)
     assert Likelihood().kernels(network) == ()
+
+
+@pytest.mark.parametrize(("steps", "per", "wanted"), [(30, 0.0, 30), (30, 0.5, 30), (1, 1.0, 1000), (2500, 99.0, 4000)])
+def test_gradient_steps_grow_with_the_data(steps: int, per: float, wanted: int):
+    """40 rows of a capacity of 100; what comes from their number is rounded up to thousands."""
+    data = assemble([batch(np.linspace(-1, 1, 40))], capacity=100, seed=0)
+    assert gradient_steps(steps, per, data) == wanted
+
+
+def test_as_many_are_taken():
+    """Chunk by chunk: 1,000 and not the one that `steps` alone asks for."""
+    mine = Task("mine", 2, 1, (-1.0,), (1.0,), 10, reward="learned")
+    small = SoftSettings(actor=(4,), critic=(4,), batch=8)
+    method = ModelFree(soft=small, steps=1, per_transition=1.0)
+    data = assemble([batch(np.linspace(-1, 1, 40))], capacity=100, seed=0)
+    key = jax.random.PRNGKey(0)
+    seen = [m for _, m in method.train(mine, data, method.begin(mine, key), key) if m.stage == "learn"]
+    assert [(m.index, m.of, m.over) for m in seen] == [(500, 1000, False), (1000, 1000, True)]
+    with pytest.raises(UserError):
+        ModelFree(per_transition=-1.0)
+    with pytest.raises(UserError):
+        MOPO(per_transition=-1.0)

@@ -4,18 +4,38 @@ from dataclasses import fields, replace
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from musbo.algorithms import recipes
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
-from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Imagined, Recipe, default_preset, recipe, scale
+from musbo.algorithms.recipes import (
+    ALGORITHMS,
+    PRESETS,
+    Imagined,
+    Recipe,
+    Scale,
+    default_preset,
+    reasons,
+    recipe,
+    scale,
+)
 from musbo.core import serial
 from musbo.core.errors import UserError
+from musbo.learning.advantage import Ridge
 from musbo.learning.explore import Plain, Seeking
+from musbo.learning.fit import FitSettings
 from musbo.learning.handover import Last
+from musbo.learning.imagine import Imagine
 from musbo.learning.label import Disagreement, Trust
 from musbo.learning.start import Clone, Continue
+from musbo.learning.value import Ensemble
+from musbo.tasks.find import TASKS as OURS
+from musbo.tasks.find import find_task
+from musbo.tasks.task import Task
 
-TASKS = ["ant", "halfcheetah", "hopper", "walker2d", "cheetah-run", "cheetah-run-gym", "pendulum", "pointmass", "mine"]
+MINE = Task("mine", 2, 1, (-1.0,), (1.0,), 300, reward="learned")
+TASKS = [*(find_task(name) for name in OURS), MINE]
 EVERY = [(preset, task) for preset in PRESETS for task in TASKS]
 
 
@@ -23,8 +43,8 @@ def differences(one: ImaginedTRPO, other: ImaginedTRPO) -> set[str]:
     return {field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)}
 
 
-@pytest.mark.parametrize(("preset", "task"), EVERY)
-def test_methods_differ_in_settings_only(preset: Any, task: str):
+@pytest.mark.parametrize(("preset", "task"), EVERY, ids=lambda each: getattr(each, "name", each))
+def test_methods_differ_in_settings_only(preset: Any, task: Task):
     """One type, and exactly the parts that make each method."""
     names: tuple[Imagined, ...] = get_args(Imagined)
     value = {name: recipe(name, preset, task) for name in names}
@@ -117,11 +137,87 @@ def test_the_applied_delta(task: str):
     assert replace(step, literal_delta=True).applied_delta == TABLE[task][2]
 
 
-@pytest.mark.parametrize("preset", ["fast", "paper"])
-def test_lambda_is_larger_on_the_ant(preset: Any):
+def test_lambda_is_larger_on_the_ant():
     """Appendix F: 0.97 on the ant, 0.95 elsewhere."""
     tasks = ("ant", "halfcheetah", "hopper", "walker2d", "cheetah-run")
-    assert [recipe("musbo", preset, task).discount.lam for task in tasks] == [0.97, 0.95, 0.95, 0.95, 0.95]
+    assert [recipe("musbo", "paper", task).discount.lam for task in tasks] == [0.97, 0.95, 0.95, 0.95, 0.95]
+
+
+def test_what_the_paper_has_not_is_off_in_its_preset():
+    """Fields that came later have the old behaviour as their default, and `paper` leaves them there."""
+    for task in TASKS:
+        paper = recipe("musbo", "paper", task)
+        assert paper.imagine == Imagine(paper.imagine.rollouts, paper.imagine.horizon, "initial", "per_outer", False)
+        assert paper.baseline == Ridge() and paper.check.steps is None
+        assert paper.dynamics == FitSettings(members=5) and paper.dynamics.judged_by == "mean"
+        assert paper.dynamics.least_steps == 0
+        assert paper.trpo.at_sigma is None and paper.policy.least_sigma == 0
+
+
+# Outside `paper`
+
+
+@given(
+    st.sampled_from([name for name in ALGORITHMS if name != "uvg"]),
+    st.sampled_from(["quick", "fast", "thorough"]),
+    st.sampled_from(TASKS),
+    st.text("abcdefghij-", min_size=1, max_size=8),
+)
+def test_a_name_means_nothing(name: str, preset: Any, task: Task, another: str):
+    """Two tasks that declare the same get the same settings."""
+    assert recipe(name, preset, task) == recipe(name, preset, replace(task, name=another))
+
+
+@given(
+    st.sampled_from(["quick", "fast", "thorough"]),
+    st.integers(1, 5000),
+    st.sampled_from([None, "learned", lambda s: s[0] > 0]),
+)
+def test_settings_follow_from_the_task(preset: Any, steps: int, terminated: Any):
+    task = replace(MINE, episode_steps=steps, terminated=terminated)
+    musbo = recipe("musbo", preset, task)
+    whole = min(steps, 1000)
+    H = musbo.imagine.horizon
+    assert whole == H if terminated is not None or steps <= 250 else H in (100, 200)
+    assert musbo.check.steps == whole  # policies are rated over whole episodes, whatever is imagined
+    most = 10_000 if preset == "quick" else 25_000
+    assert 0.5 * most < musbo.imagine.rollouts * H <= most or (preset == "quick" and musbo.imagine.rollouts == 50)
+    assert musbo.imagine.restart and musbo.imagine.starts == "mixed"
+    assert musbo.label == Disagreement(alpha="auto")
+    assert isinstance(musbo.baseline, Ensemble) and musbo.dynamics.judged_by == "trimmed"
+
+
+def test_a_task_that_knows_its_own_beginnings():
+    """Whole episodes from there, where nothing can end early and so nothing but the beginnings is missing."""
+    assert recipe("musbo", "quick", "pendulum").imagine == Imagine(50, 200, "reset", restart=True)
+    assert recipe("musbo", "quick", "pointmass").imagine == Imagine(50, 50, "reset", restart=True)
+    assert recipe("musbo", "quick", "hopper").imagine == Imagine(10, 1000, "mixed", restart=True)
+
+
+def test_reasons():
+    said = reasons("musbo", "fast", "hopper")
+    assert said[0].startswith("--imagine.horizon 1000: whole episodes") and "can end early" in said[0]
+    assert "because they are short" in reasons("bremen", "quick", "pendulum")[0]
+    assert "none ends early" in reasons("me-trpo", "thorough", "halfcheetah")[0]
+    assert reasons("musbo", "paper", "hopper") == reasons("sac", "fast", "hopper") == ()
+
+
+def test_thorough_is_fast_for_longer():
+    for task in TASKS:
+        fast, thorough = recipe("musbo", "fast", task), recipe("musbo", "thorough", task)
+        assert thorough.dynamics.max_steps == 3 * (fast.dynamics.max_steps or 0)
+        assert thorough.updates == 3 * fast.updates
+        same = replace(
+            thorough,
+            dynamics=fast.dynamics, labeler=fast.labeler, updates=fast.updates, handover=fast.handover,
+        )  # fmt: skip
+        assert same == fast
+
+
+def test_the_peers_take_a_step_per_transition_when_thorough():
+    for name in ("sac", "bcq", "brac", "mopo"):
+        per = [recipe(name, preset, "hopper").per_transition for preset in ("fast", "thorough", "paper")]  # type: ignore[attr-defined]
+        assert per == [0.0, 1.0, 0.0]
 
 
 def test_bremens_own_delta():
@@ -143,17 +239,27 @@ def test_budgets(task: str):
 
 
 def test_default_presets():
-    assert [default_preset(task) for task in ("pendulum", "pointmass", "halfcheetah", "mine")] == [
-        "quick",
-        "quick",
-        "fast",
-        "fast",
-    ]
+    tasks = ("pendulum", "pointmass", "halfcheetah", "mine.py:MINE", MINE)
+    assert [default_preset(task) for task in tasks] == ["quick", "quick", "fast", "fast", "fast"]
+
+
+def test_the_budget_of_a_task_of_ones_own():
+    """Fifty episodes, no more than the paper's size; what ends early has twice the deployments of half the size."""
+    assert scale("fast", MINE) == Scale(5, 15_000)
+    assert scale("thorough", replace(MINE, episode_steps=5000)) == Scale(5, 50_000)
+    assert scale("fast", replace(MINE, terminated="learned")) == Scale(10, 7500)
+    assert scale("quick", replace(MINE, episode_steps=20)) == Scale(2, 200, episodes=5)
+    assert scale("fast", "mine.py:MINE") == Scale(5, 50_000)  # of which nothing is known
+    assert [scale("quick", name) for name in ("pendulum", "pointmass", "hopper")] == [
+        Scale(4, 2000), Scale(2, 1000), Scale(2, 2000, episodes=5),
+    ]  # fmt: skip
 
 
 def test_unknown_names():
     with pytest.raises(UserError, match="musbo-coefficient"):
         recipe("mopo?", "fast", "hopper")
+    with pytest.raises(UserError, match="made for a Task, or for one of pendulum"):
+        recipe("mopo", "fast", "mine.py:MINE")
 
 
 # Methods of one's own
@@ -166,11 +272,11 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recipe]:
     return recipes.ALGORITHMS
 
 
-def mine(preset: Any, task: str) -> ImaginedTRPO:
+def mine(preset: Any, task: Task) -> ImaginedTRPO:
     return replace(recipe("me-trpo", preset, task), updates=7)
 
 
-def other(preset: Any, task: str) -> ImaginedTRPO:
+def other(preset: Any, task: Task) -> ImaginedTRPO:
     return replace(mine(preset, task), updates=8)
 
 
@@ -202,4 +308,4 @@ def test_a_name_that_cannot_be(name: str, known: dict[str, Recipe]):
 
 def test_the_networks_of_bcq_have_the_width_of_the_preset():
     widths = {preset: recipe("bcq", preset, "hopper").regulariser.generator for preset in PRESETS}  # type: ignore[attr-defined]
-    assert widths == {"quick": (64, 64), "fast": (200, 200), "paper": (750, 750)}
+    assert widths == {"quick": (64, 64), "fast": (200, 200), "thorough": (200, 200), "paper": (750, 750)}

@@ -193,7 +193,8 @@ def test_a_task_without_a_simulator_needs_all_its_data(tmp_path, batch):
 def test_the_default_folder_says_what_ran():
     assert default_folder(campaign("hopper", "bremen", seed=3)) == Path("runs/hopper-bremen-fast-s3")
     assert default_folder(campaign(MINE, preset="quick")) == Path("runs/mine-musbo-quick-s0")
-    assert default_folder(campaign("some/where/own.py:TASK")) == Path("runs/TASK-musbo-fast-s0")
+    own = replace(campaign("hopper"), task="some/where/own.py:TASK")
+    assert default_folder(own) == Path("runs/TASK-musbo-fast-s0")
 
 
 def test_every_public_name_is_there():

@@ -8,8 +8,9 @@ import pytest
 
 from musbo.algorithms import recipes
 from musbo.campaign import command, flags
-from musbo.campaign.settings import campaign
+from musbo.campaign.settings import campaign, shape_of, task_like
 from musbo.core.errors import UserError
+from musbo.tasks.find import find_task
 
 MUSBO = recipes.recipe("musbo", "fast", "hopper")
 
@@ -70,3 +71,17 @@ def test_the_settings_of_a_method_are_those_of_the_kinds_asked_for():
     assert "--label.alpha" in command.settings_help(parsed("hopper"))
     other = command.settings_help(parsed("hopper", "--label", "trust", "--preset", "paper"))
     assert "settings of musbo, with the defaults of preset paper on hopper:" in other and "--label.alpha" not in other
+
+
+def test_help_says_what_follows_from_the_task():
+    text = command.settings_help(parsed("hopper", "--preset", "fast"))
+    assert "  --imagine.horizon 1000: whole episodes (at most 1000 steps), because they can end early\n" in text
+    assert "what follows" not in command.settings_help(parsed("hopper", "--preset", "paper"))
+
+
+def test_a_task_that_a_reader_knows_by_its_shape_alone():
+    """What follows from it is the same, and nobody's Python was run."""
+    for name in ("hopper", "halfcheetah", "pointmass"):
+        task = find_task(name)
+        like = task_like("anything", shape_of(task))
+        assert recipes.recipe("musbo", "fast", like) == recipes.recipe("musbo", "fast", task)

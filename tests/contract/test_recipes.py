@@ -155,7 +155,7 @@ def test_every_class_of_methods_is_known():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("preset", ["quick", "fast", "paper"])
+@pytest.mark.parametrize("preset", ["quick", "fast", "thorough", "paper"])
 def test_a_method_is_a_value(name: str, preset: Any):
     value = recipe(name, preset, "hopper")
     assert isinstance(value, Method)

@@ -340,16 +340,22 @@ def test_errors_of_rows():
     np.testing.assert_allclose(np.asarray(got)[:n], np.abs(3.0 - y[:, 0]))
 
 
-@pytest.mark.parametrize(("least", "wanted"), [(0, 5), (3, 5), (12, 12), (13, 13)])
+@pytest.mark.parametrize(("least", "wanted"), [(0, 5), (3, 5), (12, 12), (13, 13), (99, 20)])
 def test_few_data_are_seen_more_often(least: int, wanted: int):
-    """One minibatch is an epoch here."""
-    settings = replace(SETTINGS, least_steps=least, epochs=5, patience=99)
+    """One minibatch is an epoch here, and there are no more than 20."""
+    settings = replace(SETTINGS, passes=5, least_steps=least, epochs=20, patience=99)
     assert len(climb(settings, weights(0.0, 0.0), rows())) == wanted
-    assert fit.planned_epochs(replace(settings, least_steps=1000, max_steps=2000), 300) == 5
-    assert fit.planned_epochs(replace(settings, least_steps=2000, max_steps=2000), 300) == 7
 
 
-@pytest.mark.parametrize("wrong", [{"least_steps": -1}, {"least_steps": 11, "max_steps": 10}])
+@pytest.mark.parametrize(("rows", "wanted"), [(2000, 6000), (50_000, 32_000), (90_000, 50_000), (10**6, 48_000)])
+def test_the_length_of_a_fit_follows_the_data(rows: int, wanted: int):
+    """80 passes of minibatches of 125; at least 6,000 and at most 50,000 of them."""
+    settings = FitSettings(batch=125, epochs=1000, passes=80, least_steps=6000, max_steps=50_000)
+    steps = rows // 125
+    assert fit.planned_epochs(settings, steps) * steps == pytest.approx(wanted, abs=steps)
+
+
+@pytest.mark.parametrize("wrong", [{"least_steps": -1}, {"passes": 0}])
 def test_impossible_lengths(wrong: dict):
     with pytest.raises(UserError):
         FitSettings(**wrong)

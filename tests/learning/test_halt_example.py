@@ -72,6 +72,18 @@ def test_it_ends_at_the_first_doubtful_step():
         np.testing.assert_array_equal(getattr(got, name), getattr(given, name))
 
 
+def test_a_row_of_several_trajectories():
+    """Doubt at step 1; a new trajectory from step 3 on, after an end; one from 6 on, after a cut, in doubt at once."""
+    apart = np.array([0, 0.9, 0, 0, 0.1, 0, 0.9, 0, 0])[:, None]
+    ends, exists = np.zeros((9, 1), bool), np.ones((9, 1), bool)
+    ends[2], exists[5] = True, False
+    got, seen = LABEL(acted(apart, exists * 10.0, terminated=ends, live=exists), judge(), KEY)
+    assert np.flatnonzero(got.live).tolist() == [0, 1, 3, 4, 6]
+    assert np.flatnonzero(got.terminated).tolist() == [1, 6]
+    np.testing.assert_allclose(np.asarray(got.reward)[:, 0], [10, 3, 0, 10, 10, 0, 3, 0, 0])
+    np.testing.assert_allclose(seen["halted"], 2 / 3, rtol=1e-6)
+
+
 def test_nothing_changes_without_doubt():
     given = acted(np.full((4, 3), 0.49), np.random.default_rng(0).normal(size=(4, 3)))
     got, _ = LABEL(given, judge(), KEY)

@@ -5,6 +5,7 @@ would be handed over now) and a `stage`; `train` is a generator, and every state
 to go on.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -115,6 +116,15 @@ class Method(Protocol):
 
 
 LEARN = Stage("learn", "learning from the data")
+
+
+ROUND = 1000  # gradient steps: a number that is not round would have its last chunk compiled anew
+
+
+def gradient_steps(steps: int, per_transition: float, data: Dataset) -> int:
+    """How many a deployment takes: `steps`, or more where D_all is large."""
+    wanted = math.ceil(per_transition * int(data.live.sum()))
+    return steps if wanted <= steps else -(-wanted // ROUND) * ROUND
 
 
 def learn_metrics(step: int, of: int, critic_error: float, value: float, more: Findings = NOTHING) -> Metrics:

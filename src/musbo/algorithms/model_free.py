@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.algorithms.method import DONE, LEARN, Metrics, fit_metrics, learn_metrics
+from musbo.algorithms.method import DONE, LEARN, Metrics, fit_metrics, gradient_steps, learn_metrics
 from musbo.core.diagnostics import Stage
 from musbo.core.errors import UserError
 from musbo.core.registry import stored
@@ -47,12 +47,16 @@ class ModelFree:
     """Actor and critics."""
     steps: int = 20_000
     """Gradient steps per deployment."""
+    per_transition: float = 0.0
+    """Gradient steps per transition of D_all, where that is more than `steps`."""
     behaviour: FitSettings = FitSettings(members=1, hidden=(200, 200), learning_rate=5e-4, batch=256, epochs=50, l2=0.0)
     """The clone of the newest batch's behaviour, where the regulariser needs one."""
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise UserError(f"steps must be at least 1, not {self.steps}.")
+        if not self.per_transition >= 0:
+            raise UserError(f"per_transition must be at least 0, not {self.per_transition}.")
         if self.behaviour.members != 1:
             raise UserError("the behaviour is one network: --behaviour.members must be 1.")
 
@@ -99,15 +103,16 @@ class ModelFree:
                 state = replace(state, behaviour=member(fitted.best, 0), fit=None)
             state = replace(state, stage="learn", step=0)
         everything = logged(data, state.frame)
-        while state.step < self.steps:
-            steps = min(CHUNK, self.steps - state.step)
+        total = gradient_steps(self.steps, self.per_transition, data)
+        while state.step < total:
+            steps = min(CHUNK, total - state.step)
             networks, seen = soft.soft_steps(
                 self.soft, self.regulariser, steps, (self.soft.batch,), state.networks, state.behaviour, (everything,),
                 jax.random.fold_in(k_learn, state.step),
             )  # fmt: skip
             state = replace(state, networks=networks, step=state.step + steps)
             error, value = np.asarray(seen).tolist()
-            yield state, learn_metrics(state.step, self.steps, error, value)
+            yield state, learn_metrics(state.step, total, error, value)
         policy = self.regulariser.policy(state.networks.parts, state.networks.critics, state.frame)
         yield replace(state, stage="collected", step=0, trained=True, policy=policy), Metrics(DONE)
 

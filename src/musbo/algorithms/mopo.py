@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from musbo.algorithms.method import DONE, LEARN, Foresight, Metrics, fit_metrics, learn_metrics
+from musbo.algorithms.method import DONE, LEARN, Foresight, Metrics, fit_metrics, gradient_steps, learn_metrics
 from musbo.core.diagnostics import Stage, quantiles
 from musbo.core.errors import UserError
 from musbo.core.registry import stored
@@ -68,11 +68,15 @@ class MOPO:
     """Actor and critics."""
     steps: int = 200_000
     """Gradient steps per deployment."""
+    per_transition: float = 0.0
+    """Gradient steps per transition of D_all, where that is more than `steps`."""
 
     def __post_init__(self) -> None:
         for name in ("elites", "horizon", "branches", "refresh", "kept", "steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} of MOPO must be at least 1, not {getattr(self, name)}.")
+        if not self.per_transition >= 0:
+            raise UserError(f"per_transition of MOPO must be at least 0, not {self.per_transition}.")
         if self.elites > self.dynamics.members:
             raise UserError(f"{self.elites} elites cannot be chosen among {self.dynamics.members} members.")
         layers = len(self.dynamics.hidden) + 1
@@ -140,14 +144,15 @@ class MOPO:
         real = int(self.real_share * self.soft.batch)
         imagined = state.imagined or replay.empty(self.kept, self.branches * self.horizon, task.obs_size, task.act_size)
         price = state.price
-        while state.step < self.steps:
+        total = gradient_steps(self.steps, self.per_transition, data)
+        while state.step < total:
             if state.step % self.refresh == 0:
                 slot = jnp.asarray(state.step // self.refresh % self.kept)
                 imagined, price = refill(
                     task, self.horizon, self.branches, self.penalty, state.networks.parts.actor, state.frame,
                     state.model, anywhere, imagined, slot, jax.random.fold_in(k_branch, state.step),
                 )  # fmt: skip
-            steps = min(CHUNK, self.refresh - state.step % self.refresh, self.steps - state.step)
+            steps = min(CHUNK, self.refresh - state.step % self.refresh, total - state.step)
             networks, seen = soft.soft_steps(
                 self.soft, Entropy(), steps, (real, self.soft.batch - real), state.networks, None,
                 (everything, imagined), jax.random.fold_in(k_learn, state.step),
@@ -156,7 +161,7 @@ class MOPO:
             paid = np.asarray(price).tolist()
             findings = penalty_findings(quantiles(paid))
             error, value = np.asarray(seen).tolist()
-            report = learn_metrics(state.step, self.steps, error, value, findings)
+            report = learn_metrics(state.step, total, error, value, findings)
             yield state, replace(report, numbers={**report.numbers, "penalty": paid})
         policy = GaussianPolicy(state.networks.parts.actor, state.frame)
         done = replace(state, stage="collected", step=0, policy=policy, imagined=None, price=jnp.zeros(3))

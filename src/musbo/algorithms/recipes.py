@@ -1,7 +1,8 @@
-"""Names to values: which method is which value of which class, and the three presets with the source of every
-number.
+"""Names to values: which method is which value of which class, and the presets with the source of every number.
 
-`paper` has every number of the paper's tables, `fast` is for two CPU cores, `quick` for demonstrations and tests.
+`paper` has every number of the paper's tables, `thorough` is for a deployment that counts, `fast` for two CPU cores,
+`quick` for demonstrations and tests. Outside `paper` nothing depends on the name of a task: settings follow from what
+it declares (how long its episodes are, whether they can end early) and, inside the fits, from the size of the data.
 """
 
 import re
@@ -27,14 +28,18 @@ from musbo.learning.label import Disagreement, Label, Trust
 from musbo.learning.soft import Entropy, Nearness, Regulariser, SoftSettings, Support
 from musbo.learning.start import Clone, Continue, Start
 from musbo.learning.trpo import TRPO
+from musbo.learning.value import Ensemble
 from musbo.learning.window import WindowSettings
 from musbo.models.policy import PolicySettings
+from musbo.tasks.find import TASKS, find_task
+from musbo.tasks.task import BuiltIn, Task
 
-Preset = Literal["quick", "fast", "paper"]
+Preset = Literal["quick", "fast", "thorough", "paper"]
 Imagined = Literal["musbo", "musbo-coefficient", "musbo-collection", "musbo-constant-noise", "bremen", "me-trpo"]
 PRESETS: dict[str, str] = {
     "quick": "a minute or two: demonstrations and tests",
-    "fast": "two CPU cores: deeper, narrower networks and fewer, larger updates",
+    "fast": "about ten minutes of two CPU cores: deeper, narrower networks and fewer, larger updates",
+    "thorough": "about half an hour of two CPU cores: longer fits and more updates, as long as they help",
     "paper": "every number of the paper's tables: hours on a GPU",
 }
 
@@ -44,9 +49,11 @@ class Recipe:
     """A method: what it is in one line, and how it is made for a preset and a task."""
 
     line: str
-    make: Callable[[Preset, str], Method]
+    make: Callable[[Preset, Task], Method]
     floor: bool = False
     """Made to be beaten: it need not get better than its data."""
+    why: Callable[[Preset, Task], tuple[str, ...]] = lambda preset, task: ()
+    """What was derived from the task, and why: a sentence for each."""
 
 
 @dataclass(frozen=True)
@@ -69,41 +76,58 @@ PAPER_TABLE = {  # table 2 of the paper: L, H, delta; lambda from appendix F
     "cheetah-run": (2000, 250, 0.05, 0.95),
     "cheetah-run-gym": (2000, 250, 0.05, 0.95),
 }
-SHORT_LIVED = ("hopper", "walker2d")
-BUILT_IN = ("pendulum", "pointmass")
+DEMONSTRATIONS = {"pendulum": Scale(4, 2000), "pointmass": Scale(2, 1000)}
 
 
-def default_preset(task: str) -> Preset:
-    return "quick" if task in BUILT_IN else "fast"
+def default_preset(task: Task | str) -> Preset:
+    """`quick` where the simulator is built in, so that a step costs nothing."""
+    known = task if isinstance(task, Task) else find_task(task) if task in TASKS else None
+    return "quick" if known is not None and isinstance(known.simulator, BuiltIn) else "fast"
 
 
-def scale(preset: Preset, task: str) -> Scale:
-    if task == "pointmass":
-        return Scale(2, 1000)
-    if task == "pendulum":
-        return Scale(4, 2000)
+def scale(preset: Preset, task: Task | str) -> Scale:
+    """The paper's budget on its tasks; a task of one's own gets fifty episodes per deployment, or the paper's size.
+
+    Of a name alone that is not ours nothing is known: as if its episodes had a thousand steps and never ended early.
+    """
+    name = task if isinstance(task, str) else task.name
+    if name in DEMONSTRATIONS:
+        return DEMONSTRATIONS[name]
+    known = task if isinstance(task, Task) else find_task(task) if task in TASKS else None
+    steps, ends = (1000, False) if known is None else (known.episode_steps, known.terminated is not None)
     if preset == "quick":
-        return Scale(2, 2000, episodes=5)
-    size = {"fast": 50_000, "paper": 100_000}[preset]
-    return Scale(10, size // 2) if task in SHORT_LIVED else Scale(5, size)
+        return Scale(2, min(2000, 10 * steps), episodes=5)
+    size = min(50_000, 50 * steps) * (2 if preset == "paper" else 1)
+    return Scale(10, size // 2) if ends else Scale(5, size)
 
 
 @overload
-def recipe(name: Imagined, preset: Preset, task: str) -> ImaginedTRPO: ...
+def recipe(name: Imagined, preset: Preset, task: Task | str) -> ImaginedTRPO: ...
 @overload
-def recipe(name: str, preset: Preset, task: str) -> Method: ...
-def recipe(name: str, preset: Preset, task: str) -> Method:
-    """The value of a method for a task (a name of ours, or any other for a task of one's own)."""
+def recipe(name: str, preset: Preset, task: Task | str) -> Method: ...
+def recipe(name: str, preset: Preset, task: Task | str) -> Method:
+    """The value of a method for a task, or for the one of ours that has this name."""
     registry.load()  # other packages may bring methods of their own
     if name not in ALGORITHMS:
         raise UserError(f"there is no algorithm {name!r}: choose one of {', '.join(ALGORITHMS)}.")
     if preset not in PRESETS:
         raise UserError(f"there is no preset {preset!r}: choose one of {', '.join(PRESETS)}.")
-    return ALGORITHMS[name].make(preset, task)
+    return ALGORITHMS[name].make(preset, _known(task))
 
 
-def add_method(name: str, line: str, make: Callable[[Preset, str], Method], floor: bool = False) -> None:
-    """Make a method known under `name`: `make(preset, task)` returns its settings, `line` describes it.
+def reasons(name: str, preset: Preset, task: Task | str) -> tuple[str, ...]:
+    """Which settings of a recipe were derived from the task, and why."""
+    return ALGORITHMS[name].why(preset, _known(task))
+
+
+def _known(task: Task | str) -> Task:
+    if isinstance(task, str) and task not in TASKS:
+        raise UserError(f"a recipe is made for a Task, or for one of {', '.join(TASKS)}, not for {task!r}.")
+    return find_task(task) if isinstance(task, str) else task
+
+
+def add_method(name: str, line: str, make: Callable[[Preset, Task], Method], floor: bool = False) -> None:
+    """Make a method known under `name`: `make(preset, task)` returns its settings for a Task, `line` describes it.
 
     It is then a choice of `--algo`, with a flag for every setting. The class of its settings and that of its state need
     names to be stored by (`@musbo.stored`). Call it at the top of a module that `--import` or an entry point brings in.
@@ -121,34 +145,34 @@ def add_method(name: str, line: str, make: Callable[[Preset, str], Method], floo
 
 
 def imagined(
-    label: Callable[[Preset, str], Label], start: Start, explore: Explore
-) -> Callable[[Preset, str], ImaginedTRPO]:
+    label: Callable[[Preset], Label], start: Start, explore: Explore
+) -> Callable[[Preset, Task], ImaginedTRPO]:
     """A recipe by the three parts that tell these methods apart."""
 
-    def make(preset: Preset, task: str) -> ImaginedTRPO:
-        return replace(SCALES[preset](task), label=label(preset, task), start=start, explore=explore)
+    def make(preset: Preset, task: Task) -> ImaginedTRPO:
+        return replace(SCALES[preset](task), label=label(preset), start=start, explore=explore)
 
     return make
 
 
-def coefficient(preset: Preset, task: str) -> Disagreement:
-    """The paper's U. In `fast`, 0.028 is nearly inert with good models: docs/decisions/alpha.md."""
-    return Disagreement(alpha="auto") if preset == "fast" and task not in SHORT_LIVED else Disagreement()
+def coefficient(preset: Preset) -> Disagreement:
+    """The paper's U. With good models 0.028 is nearly inert: docs/decisions/alpha.md."""
+    return Disagreement() if preset == "paper" else Disagreement(alpha="auto")
 
 
-def trust(preset: Preset, task: str) -> Trust:
+def trust(preset: Preset) -> Trust:
     return Trust()
 
 
-def _bremen(preset: Preset, task: str) -> ImaginedTRPO:
+def _bremen(preset: Preset, task: Task) -> ImaginedTRPO:
     parts = imagined(trust, Clone(), Plain(0.1))(preset, task)
-    if preset == "paper" and task in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
+    if preset == "paper" and task.name in ("halfcheetah", "cheetah-run", "cheetah-run-gym"):
         parts = replace(parts, trpo=replace(parts.trpo, delta=0.1))  # BREMEN's own delta on both cheetahs
     return parts
 
 
-def _paper(task: str) -> ImaginedTRPO:
-    updates, horizon, delta, lam = PAPER_TABLE.get(task, (2000, 250, 0.05, 0.95))
+def _paper(task: Task) -> ImaginedTRPO:
+    updates, horizon, delta, lam = PAPER_TABLE.get(task.name, (2000, 250, 0.05, 0.95))
     return ImaginedTRPO(
         dynamics=FitSettings(members=5),  # appendix F: 2 x 1024, Adam 1e-3, early stopping after 3
         labeler=FitSettings(members=3),
@@ -163,82 +187,140 @@ def _paper(task: str) -> ImaginedTRPO:
     )
 
 
-def _fast(task: str) -> ImaginedTRPO:
+LONG = 1000
+"""No further than this is imagined, however long an episode lasts."""
+SHORT = 250
+"""An episode of so many steps at most is imagined as a whole."""
+
+
+def ends_early(task: Task) -> bool:
+    return task.terminated is not None
+
+
+def horizon(task: Task, part: int) -> int:
+    """H: a whole episode where it can end early or is short, else a part of it, from many states of the data."""
+    whole = min(task.episode_steps, LONG)
+    return whole if ends_early(task) or whole <= SHORT else part
+
+
+def _fast(task: Task) -> ImaginedTRPO:
+    ends = ends_early(task)
+    H = horizon(task, part=100)
     fit = FitSettings(
         hidden=(128, 128, 128, 128),
         activation="silu",
         learning_rate=3e-3,
         batch=125,
-        epochs=80,
-        max_steps=22_000,
+        epochs=1000,
+        passes=80,
+        least_steps=6000,  # where data are few, they are seen more often
         decay="cosine",
-        patience=80,
+        patience=1000,
+        judged_by="trimmed",
     )
-    parts = ImaginedTRPO(
+    return ImaginedTRPO(
         # M is fitted much longer than P: a short fit never imagines the rare falls, so the policy meets them in the
-        # world only (benchmarks/fast-preset).
-        dynamics=replace(fit, members=5),
-        labeler=replace(fit, members=3, learning_rate=5e-3, max_steps=5000),
-        policy=PolicySettings(hidden=(128, 128), activation="tanh", sigma=0.2),
+        # world only (benchmarks/fast-preset). What ends early has twice the deployments, and fits of about half.
+        dynamics=replace(fit, members=5, max_steps=13_000 if ends else 22_000),
+        labeler=replace(fit, members=3, learning_rate=5e-3, least_steps=3000, max_steps=5000),
+        # A body that falls within a second needs more noise than sigma 0.2 to find another way of moving, and less
+        # than that to balance: what can end early learns its sigma, with a floor, and steps are as long at any.
+        policy=PolicySettings((128, 128), "tanh", sigma=0.5 if ends else 0.2, learned_sigma=ends, least_sigma=0.1),
         # From many states of the data and not from the beginning alone: the rare states before a fall are among them.
-        imagine=Imagine(250, 100, "mixed"),
-        discount=Discounting(0.99, 0.97 if task == "ant" else 0.95),
-        trpo=TRPO(delta=0.03, fisher_stride=10),
+        imagine=Imagine(25_000 // H, H, "mixed", restart=True),
+        baseline=Ensemble(),
+        trpo=TRPO(delta=0.02 if ends else 0.03, fisher_stride=10, at_sigma=0.5 if ends else None),
         updates=150,
-        handover=Last(),
-        check=Check(every=10, rollouts=10),
+        # From one update to the next a body may fall again, which every member sees: the last policy is not the one
+        # to hand over there.
+        handover=BestImagined() if ends else Last(),
+        check=Check(every=10, rollouts=10, steps=min(task.episode_steps, LONG)),
     )
-    if task not in SHORT_LIVED:
-        return parts
-    # A body that falls within a second needs more noise than sigma 0.2 to find another way of moving; and from one
-    # update to the next it may fall again, which every member sees, so the last policy is not the one to hand over.
+
+
+def _thorough(task: Task) -> ImaginedTRPO:
+    """Three times the operations of `fast`, as long as held-out errors and the members' own ratings still improve."""
+    fast = _fast(task)
+    longer = replace(fast.dynamics, passes=200, least_steps=18_000, max_steps=39_000 if ends_early(task) else 66_000)
     return replace(
-        parts,
-        dynamics=replace(parts.dynamics, max_steps=13_000),
-        policy=replace(parts.policy, sigma=0.5),
-        imagine=Imagine(100, 300, "mixed"),
-        trpo=replace(parts.trpo, delta=0.02),
-        handover=BestImagined(),
+        fast,
+        dynamics=longer,
+        labeler=replace(fast.labeler, passes=200, least_steps=9000, max_steps=15_000),
+        updates=450,
+        handover=BestImagined(patience=150),
     )
 
 
-def _quick(task: str) -> ImaginedTRPO:
+def _quick(task: Task) -> ImaginedTRPO:
+    H = horizon(task, part=200)
+    whole = task.episode_steps == H and not ends_early(task)
     fit = FitSettings(
         hidden=(64, 64, 64),
         activation="silu",
         learning_rate=3e-3,
         batch=64,
-        epochs=50,
+        epochs=1000,
+        passes=50,
+        least_steps=2000,
         max_steps=2000,
         decay="cosine",
-        patience=50,
+        patience=1000,
+        judged_by="trimmed",
     )
     return ImaginedTRPO(
         dynamics=replace(fit, members=5),
         labeler=replace(fit, members=3),
-        policy=PolicySettings(hidden=(64, 64), activation="tanh", sigma=0.3),
-        # Ten episodes hold too few initial states to learn from; the built-in tasks know their own.
-        imagine=Imagine(50, 50 if task == "pointmass" else 200, "reset" if task in BUILT_IN else "mixed"),
-        trpo=TRPO(delta=0.03, fisher_stride=5),
+        policy=PolicySettings((64, 64), "tanh", sigma=0.3, learned_sigma=ends_early(task), least_sigma=0.05),
+        # Ten episodes hold too few initial states to learn whole ones from; a task may know its own.
+        imagine=Imagine(min(50, 10_000 // H), H, "reset" if whole and task.initial else "mixed", restart=True),
+        baseline=Ensemble(),
+        trpo=TRPO(delta=0.03, fisher_stride=5, at_sigma=0.3 if ends_early(task) else None),
         updates=80,
         handover=BestImagined(),
-        check=Check(every=5),
+        check=Check(every=5, rollouts=10, steps=min(task.episode_steps, LONG)),
     )
 
 
-SCALES = {"paper": _paper, "fast": _fast, "quick": _quick}
+SCALES = {"paper": _paper, "thorough": _thorough, "fast": _fast, "quick": _quick}
+
+
+def _why(preset: Preset, task: Task) -> tuple[str, ...]:
+    """What TRPO in imagination takes from the task."""
+    if preset == "paper":
+        return ()
+    parts = SCALES[preset](task)
+    H, steps = parts.imagine.horizon, parts.imagine.horizon * parts.imagine.rollouts
+    if ends_early(task):
+        whole = f"whole episodes (at most {LONG} steps), because they can end early"
+    elif task.episode_steps <= SHORT:
+        whole = "whole episodes, because they are short"
+    else:
+        whole = f"a part of the {task.episode_steps} steps of an episode, because none ends early"
+    said = [
+        f"--imagine.horizon {H}: {whole}",
+        f"--imagine.rollouts {parts.imagine.rollouts}: {steps:,} imagined steps per update; what ends begins anew",
+        f"--check.steps {parts.check.steps}: policies are rated over whole episodes (at most {LONG} steps)",
+    ]
+    if preset != "quick":
+        early = "can" if ends_early(task) else "cannot"
+        of = f"--policy.sigma, --trpo.delta, --dynamics.max-steps, --handover: episodes {early} end early"
+        said.append(of)
+    said.append("gradient steps of the fits: from the size of the data, between least-steps and max-steps")
+    return tuple(said)
 
 
 # Model-free methods: the number of gradient steps is the same for all
 
 
-def model_free(regulariser: Regulariser) -> Callable[[Preset, str], ModelFree]:
-    def make(preset: Preset, task: str) -> ModelFree:
+def model_free(regulariser: Regulariser) -> Callable[[Preset, Task], ModelFree]:
+    def make(preset: Preset, task: Task) -> ModelFree:
         if preset == "quick":
             networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
             return ModelFree(regulariser.narrower(64), networks, steps=4000)
         if preset == "fast":
             return ModelFree(regulariser.narrower(200), steps=12_000)
+        if preset == "thorough":  # as its authors: one per transition, of all that was collected so far
+            return ModelFree(regulariser.narrower(200), steps=12_000, per_transition=1.0)
         return ModelFree(regulariser, steps=200_000)
 
     return make
@@ -247,19 +329,19 @@ def model_free(regulariser: Regulariser) -> Callable[[Preset, str], ModelFree]:
 # MOPO
 
 
-def _mopo(preset: Preset, task: str) -> MOPO:
-    horizon = 1 if task == "walker2d" else 5  # with lambda_p = 1: MOPO's tables per dataset
+def _mopo(preset: Preset, task: Task) -> MOPO:
     if preset == "paper":
-        return MOPO(horizon=horizon)
+        return MOPO(horizon=1 if task.name == "walker2d" else 5)  # with lambda_p = 1: MOPO's tables per dataset
     shape = SCALES[preset](task).dynamics
     fit = replace(shape, members=7, weights="fresh", bootstrap=True, l2=0.0)
     if preset == "quick":
         networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
-        return MOPO(
-            fit, (2.5e-5, 5e-5, 7.5e-5, 1e-4), horizon=horizon, branches=500, refresh=250, soft=networks, steps=4000
-        )
-    own = replace(fit, hidden=(200, 200, 200, 200), learning_rate=5e-3, max_steps=5000)  # MOPO's shape, as in `paper`
-    return MOPO(own, horizon=horizon, branches=10_000, steps=10_000)
+        return MOPO(fit, (2.5e-5, 5e-5, 7.5e-5, 1e-4), branches=500, refresh=250, soft=networks, steps=4000)
+    own = replace(fit, hidden=(200, 200, 200, 200), learning_rate=5e-3)  # MOPO's shape, as in `paper`
+    if preset == "fast":
+        return MOPO(replace(own, least_steps=2000, max_steps=5000), branches=10_000, steps=10_000)
+    long = replace(own, least_steps=6000, max_steps=15_000)
+    return MOPO(long, branches=10_000, steps=10_000, per_transition=1.0)
 
 
 # Value gradients
@@ -295,30 +377,39 @@ def _value_gradients(preset: Preset, task: str) -> ValueGradients:
     )
 
 
-def _imitation(preset: Preset, task: str) -> Imitation:
+def _imitation(preset: Preset, task: Task) -> Imitation:
     return Imitation(policy=SCALES[preset](task).policy)
+
+
+def _uvg(preset: Preset, task: Task) -> ValueGradients:
+    return _value_gradients(preset, task.name)
 
 
 ALGORITHMS: dict[str, Recipe] = {
     "musbo": Recipe(
         "the paper's method: uncertainty coefficient and low-support collection",
         imagined(coefficient, Clone(), Seeking()),
+        why=_why,
     ),
     "musbo-coefficient": Recipe(
-        "MUSBO without zeta: the uncertainty coefficient only", imagined(coefficient, Clone(), Plain(0.01))
+        "MUSBO without zeta: the uncertainty coefficient only", imagined(coefficient, Clone(), Plain(0.01)), why=_why
     ),
-    "musbo-collection": Recipe("MUSBO without U: low-support collection only", imagined(trust, Clone(), Seeking())),
+    "musbo-collection": Recipe(
+        "MUSBO without U: low-support collection only", imagined(trust, Clone(), Seeking()), why=_why
+    ),
     "musbo-constant-noise": Recipe(
         "a control: MUSBO whose noise has the same mean size everywhere and does not seek",
         imagined(coefficient, Clone(), Seeking(pooled=True)),
+        why=_why,
     ),
-    "bremen": Recipe("behaviour cloning, then TRPO in the ensemble (Matsushima et al., 2020)", _bremen),
+    "bremen": Recipe("behaviour cloning, then TRPO in the ensemble (Matsushima et al., 2020)", _bremen, why=_why),
     "me-trpo": Recipe(
         "TRPO in the ensemble, the policy carried over (Kurutach et al., 2018)",
         imagined(trust, Continue(), Plain(0.1)),
+        why=_why,
     ),
     "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
-    "uvg": Recipe("our own: value gradients in the ensemble, doubt shortens the future", _value_gradients),
+    "uvg": Recipe("our own: value gradients in the ensemble, doubt shortens the future", _uvg),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
     "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
     "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),

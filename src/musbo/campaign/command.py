@@ -16,6 +16,8 @@ from musbo.campaign import flags
 from musbo.campaign.options import add_output_options
 from musbo.campaign.settings import Campaign, campaign, task_name
 from musbo.core.errors import UserError
+from musbo.tasks.find import find_task
+from musbo.tasks.task import Task
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +75,7 @@ def flag_names(parser: argparse.ArgumentParser) -> list[str]:
 
 def campaign_of(arguments: argparse.Namespace) -> Campaign:
     """The campaign that parsed words ask for."""
-    preset, method = _method(arguments)
+    preset, method, _ = _method(arguments)
     return campaign(
         arguments.task, arguments.algo, preset, arguments.seed, arguments.budget, arguments.batch_size,
         arguments.episodes, flags.parse(method, _own_settings(arguments)),
@@ -82,16 +84,18 @@ def campaign_of(arguments: argparse.Namespace) -> Campaign:
 
 def settings_help(arguments: argparse.Namespace) -> str:
     """The settings of the method that parsed words ask for, with their defaults."""
-    preset, method = _method(arguments)
+    preset, method, task = _method(arguments)
     title = f"settings of {arguments.algo}, with the defaults of preset {preset} on {arguments.task}:"
-    return f"{title}\n\n{flags.help_text(method)}"
+    derived = recipes.reasons(arguments.algo, preset, task)
+    said = "".join(["what follows from the task:\n", *(f"  {line}\n" for line in derived), "\n"]) if derived else ""
+    return f"{title}\n\n{said}{flags.help_text(method)}"
 
 
-def _method(arguments: argparse.Namespace) -> tuple[recipes.Preset, Method]:
-    """The preset, and the method with parts of the kinds that were asked for, before its settings are changed."""
-    name = task_name(arguments.task)
-    preset = arguments.preset or recipes.default_preset(name)
-    return preset, flags.with_kinds(recipes.recipe(arguments.algo, preset, name), _kinds(arguments))
+def _method(arguments: argparse.Namespace) -> tuple[recipes.Preset, Method, Task]:
+    """The preset, the method with parts of the kinds that were asked for, and the task that both are made for."""
+    task = find_task(task_name(arguments.task))
+    preset = arguments.preset or recipes.default_preset(task)
+    return preset, flags.with_kinds(recipes.recipe(arguments.algo, preset, task), _kinds(arguments)), task
 
 
 def setting_words(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -76,9 +76,10 @@ def campaign(
 ) -> Campaign:
     """Settings from a few words; what is not said is the preset's."""
     name = task_name(task)
-    preset = preset or recipes.default_preset(name)
-    chosen = method or recipes.recipe(algo, preset, name)  # refuses an unknown algorithm or preset
-    scale = recipes.scale(preset, name)
+    known = task if isinstance(task, Task) else find_task(name)
+    preset = preset or recipes.default_preset(known)
+    chosen = method or recipes.recipe(algo, preset, known)  # refuses an unknown algorithm or preset
+    scale = recipes.scale(preset, known)
     return Campaign(
         task=name,
         algo=algo,
@@ -160,6 +161,20 @@ def shape_of(task: Task) -> TaskShape:
         task.episode_steps,
         reward="learned" if task.reward == "learned" else "given",
         terminated="learned" if task.terminated == "learned" else "given" if task.terminated else "never",
+    )
+
+
+def task_like(name: str, shape: TaskShape) -> Task:
+    """A task of this shape, as far as settings follow from one: for a reader, who must not run anybody's Python."""
+    return Task(
+        name,
+        shape.obs_size,
+        shape.act_size,
+        shape.act_low,
+        shape.act_high,
+        shape.episode_steps,
+        reward="learned",
+        terminated=None if shape.terminated == "never" else "learned",
     )
 
 

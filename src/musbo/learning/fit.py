@@ -53,8 +53,10 @@ class FitSettings:
     """At most this many passes over the training rows (BREMEN: 200)."""
     max_steps: int | None = None
     """At most this many gradient steps per member and fit; `None`: as many as the epochs need."""
+    passes: int | None = None
+    """So many passes are enough, once `least_steps` were taken: few data are seen more often; `None`: `epochs`."""
     least_steps: int = 0
-    """At least this many gradient steps, in more epochs than `epochs` where the data are few."""
+    """Gradient steps that a fit of `passes` takes at least, within `epochs` and `max_steps`."""
     patience: int = 3
     """Stop a member after this many validation checks without a new best (paper: 3)."""
     judged_by: Literal["mean", "trimmed"] = "mean"
@@ -78,8 +80,8 @@ class FitSettings:
             raise UserError(f"hidden layers of a fit must be positive sizes, not {self.hidden}.")
         if self.max_steps is not None and self.max_steps < 1:
             raise UserError(f"max_steps of a fit must be at least 1 or none, not {self.max_steps}.")
-        if self.least_steps < 0 or (self.max_steps is not None and self.least_steps > self.max_steps):
-            raise UserError(f"least_steps of a fit must lie between 0 and max_steps, not at {self.least_steps}.")
+        if self.least_steps < 0 or (self.passes is not None and self.passes < 1):
+            raise UserError("a fit needs least_steps of at least 0, and passes of at least 1 or none.")
 
 
 @runtime_checkable
@@ -275,7 +277,8 @@ def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, k: 
 
 def planned_epochs(settings: FitSettings, steps: int) -> int:
     most = settings.epochs if settings.max_steps is None else min(settings.epochs, settings.max_steps // steps)
-    return max(1, most, -(-settings.least_steps // steps))
+    enough = most if settings.passes is None else max(settings.passes, -(-settings.least_steps // steps))
+    return max(1, min(most, enough))
 
 
 def epochs(

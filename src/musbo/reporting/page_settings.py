@@ -8,12 +8,14 @@ from typing import Any
 
 from musbo.algorithms import recipes
 from musbo.campaign import flags
+from musbo.campaign.settings import task_like
 from musbo.cluster.study import to_toml
 from musbo.core.errors import UserError
 from musbo.reporting.gather import Material, Run
 from musbo.reporting.section import Section
 from musbo.reporting.sheets import Sheet, sheet
 from musbo.reporting.words import count
+from musbo.tasks.find import TASKS
 
 
 def settings(material: Material) -> Section:
@@ -93,8 +95,9 @@ def command(run: Run) -> str:
     own = run.settings
     data = [item.source for item in run.summary.brought]
     preset: Any = own.preset
+    task = own.task if own.task in TASKS else task_like(own.task, run.summary.task)
     try:
-        base = recipes.recipe(own.algo, preset, run.task_place)
+        base = recipes.recipe(own.algo, preset, task)
     except UserError:
         base = None
     if base is None or own.task.startswith("<") or type(base) is not type(own.method) or any(map(_from_python, data)):
