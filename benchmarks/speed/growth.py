@@ -115,7 +115,8 @@ def visit(capacity: int, deployments: int, rows: int, epochs: int, narrow: bool)
 
     def one(index: int) -> Any:
         where = (initial, anywhere, jnp.asarray(index), k_update, k_outer)
-        return update(settings, task, state.policy, state.value, M, judge, *where)[:2]
+        first = jnp.asarray(index == 0), jnp.ones(())
+        return update(settings, task, state.policy, state.value, M, judge, *where, *first)[:2]
 
     jax.block_until_ready(one(0))
     updates = [timed(lambda i=i: one(i))[1] for i in range(1, UPDATES + 1)]

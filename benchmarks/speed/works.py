@@ -210,7 +210,8 @@ def updating(sizes: Sizes) -> Ours:
 
     def call(value: Any, index: int) -> tuple:
         here = jnp.asarray(index)
-        done = update(settings, TASK, policy, value, model, judge, starts, starts, here, k_update, k_outer)
+        first = jnp.asarray(index == 0), jnp.ones(())
+        done = update(settings, TASK, policy, value, model, judge, starts, starts, here, k_update, k_outer, *first)
         return jax.block_until_ready(done)
 
     value = call(begun.value, 0)[1]
