@@ -10,7 +10,7 @@ from musbo.campaign.settings import Campaign, campaign
 METHOD = shlex.split("""
     --updates 4 --dynamics.epochs 3 --labeler.epochs 3 --start.epochs 3 --dynamics.members 2 --labeler.members 2
     --dynamics.hidden 16 --labeler.hidden 16 --policy.hidden 16 --imagine.rollouts 5 --imagine.horizon 10
-    --check.every 2 --check.rollouts 3 --label.alpha 0.001 --imagine.starts mixed
+    --check.every 2 --check.rollouts 3 --check.steps 10 --label.alpha 0.001 --imagine.starts mixed
 """)
 BUDGET = shlex.split("--budget 2 --batch-size 100 --episodes 2")
 FLAGS = [*BUDGET, *METHOD]
