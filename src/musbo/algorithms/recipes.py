@@ -347,7 +347,7 @@ def _mopo(preset: Preset, task: Task) -> MOPO:
 # Value gradients
 
 
-def _value_gradients(preset: Preset, task: str) -> ValueGradients:
+def _value_gradients(preset: Preset, task: Task) -> ValueGradients:
     """The same for every task: what depends on the task follows from its declaration and its data."""
     fit = FitSettings(
         members=5,
@@ -355,22 +355,24 @@ def _value_gradients(preset: Preset, task: str) -> ValueGradients:
         activation="silu",
         learning_rate=3e-3,
         batch=128,
-        epochs=100,
-        max_steps=5000,
+        epochs=200,
+        max_steps=15_000,
         decay="cosine",
-        patience=100,
+        patience=200,
     )
     if preset == "quick":
         return ValueGradients(
-            dynamics=replace(fit, hidden=(64, 64, 64), batch=64, max_steps=2000),
+            dynamics=replace(fit, hidden=(64, 64, 64), batch=64, epochs=100, max_steps=2000, patience=100),
             climb=ClimbSettings(actor=(64, 64), critic=(64, 64)),
             window=WindowSettings(imagined=1024),
             updates=200,
         )
     if preset == "fast":
-        return ValueGradients(dynamics=fit)
+        return ValueGradients(dynamics=fit, updates=1000)
+    if preset == "thorough":
+        return ValueGradients(dynamics=replace(fit, epochs=400, max_steps=45_000, patience=400), updates=3000)
     return ValueGradients(
-        dynamics=replace(fit, hidden=(200, 200, 200, 200), batch=256, epochs=200, max_steps=None),
+        dynamics=replace(fit, hidden=(200, 200, 200, 200), batch=256, max_steps=None, patience=100),
         climb=ClimbSettings(actor=(256, 256), critic=(256, 256)),
         window=WindowSettings(imagined=4096),
         updates=3000,
@@ -379,10 +381,6 @@ def _value_gradients(preset: Preset, task: str) -> ValueGradients:
 
 def _imitation(preset: Preset, task: Task) -> Imitation:
     return Imitation(policy=SCALES[preset](task).policy)
-
-
-def _uvg(preset: Preset, task: Task) -> ValueGradients:
-    return _value_gradients(preset, task.name)
 
 
 ALGORITHMS: dict[str, Recipe] = {
@@ -409,7 +407,7 @@ ALGORITHMS: dict[str, Recipe] = {
         why=_why,
     ),
     "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
-    "uvg": Recipe("our own: value gradients in the ensemble, doubt shortens the future", _uvg),
+    "uvg": Recipe("our own: value gradients in the ensemble, doubt shortens the future", _value_gradients),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
     "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
     "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),
