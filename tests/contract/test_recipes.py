@@ -67,7 +67,8 @@ def _(method: ValueGradients) -> ValueGradients:
     fit = replace(method.dynamics, members=2, hidden=(32, 32), epochs=60, patience=60, batch=100)
     networks = replace(method.climb, actor=(16,), critic=(32,), actor_rate=5e-3, critic_rate=5e-3)
     window = replace(method.window, imagined=400, steps=8)
-    return replace(method, dynamics=fit, climb=networks, window=window, updates=150, patience=5)
+    rival = replace(method.soft, actor=(16,), critic=(32,), batch=32)
+    return replace(method, dynamics=fit, climb=networks, window=window, updates=150, patience=5, soft=rival, steps=1000)
 
 
 @small.register
@@ -95,7 +96,8 @@ def brief(method: Any) -> Any:
             return replace(method, dynamics=few, refresh=500, steps=1000)
         case ValueGradients():
             few = replace(method.dynamics, epochs=3)
-            return replace(method, dynamics=few, updates=6, patience=2, check=replace(method.check, every=3))
+            check = replace(method.check, every=3)
+            return replace(method, dynamics=few, updates=6, patience=2, check=check, steps=600)
     return method
 
 

@@ -24,6 +24,10 @@ from musbo.field.simulate import (
     rollouts,
 )
 from musbo.field.worlds import make_gym, make_world, quiet_mujoco
+from musbo.models.actor import SharedActor
+from musbo.models.frame import frame_of
+from musbo.models.gaussian import GaussianPolicy
+from musbo.models.mlp import MLP
 from musbo.tasks import paper
 from musbo.tasks.builtin import pendulum, pointmass
 from musbo.tasks.task import BuiltIn, Gym, Task
@@ -194,6 +198,25 @@ def test_peeking_leaves_the_world_as_it_was(task):
         runs.append(run)
     for without, with_peeks in zip(*runs, strict=True):
         np.testing.assert_array_equal(without, with_peeks)
+
+
+@pytest.mark.parametrize(("lanes", "challenged"), [(1, 0), (2, 1), (4, 1), (10, 3)])
+def test_two_policies_share_the_lanes(lanes, challenged):
+    """Each keeps its lanes to the end, however few lanes a crew has."""
+
+    def pushes(share: float) -> GaussianPolicy:
+        biases = jnp.asarray([np.arctanh(share)] * 2 + [-10.0] * 2, jnp.float32)
+        return GaussianPolicy(MLP((jnp.zeros((4, 4)),), (biases,), "relu"), frame_of(pointmass))
+
+    actor = SharedActor(pushes(0.5), pushes(-0.5))
+    (shard,) = collect(pointmass, actor, lanes * pointmass.episode_steps, seed=0)
+    episodes = shard.batch.act.reshape(lanes, pointmass.episode_steps, 2)
+    signs = np.sign(episodes)
+    assert (signs == signs[:, :1, :1]).all()
+    assert (signs[:, 0, 0] < 0).sum() == challenged
+    np.testing.assert_array_equal(shard.signal.reshape(lanes, -1)[:, 0], signs[:, 0, 0] < 0)
+    share = actor.findings(shard.signal, 0.0).diagnostics[0].value
+    assert share == pytest.approx(challenged / lanes)
 
 
 def test_built_in_tasks_may_end():

@@ -14,6 +14,9 @@ ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
     "tanh": np.tanh,
+    "norm_relu": lambda x: np.maximum(
+        (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5), 0
+    ),
 }
 SIZES = (3, 5, 4, 2)
 

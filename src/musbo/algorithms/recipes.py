@@ -346,6 +346,8 @@ def _mopo(preset: Preset, task: Task) -> MOPO:
 
 # Value gradients
 
+RIVAL = ValueGradients().soft
+
 
 def _value_gradients(preset: Preset, task: Task) -> ValueGradients:
     """The same for every task: what depends on the task follows from its declaration and its data."""
@@ -366,16 +368,21 @@ def _value_gradients(preset: Preset, task: Task) -> ValueGradients:
             climb=ClimbSettings(actor=(64, 64), critic=(64, 64)),
             window=WindowSettings(imagined=1024),
             updates=200,
+            soft=replace(RIVAL, actor=(64, 64), critic=(64, 64)),
+            steps=4000,
         )
     if preset == "fast":
         return ValueGradients(dynamics=fit, updates=1000)
     if preset == "thorough":
-        return ValueGradients(dynamics=replace(fit, epochs=400, max_steps=45_000, patience=400), updates=3000)
+        long = replace(fit, epochs=400, max_steps=45_000, patience=400)
+        return ValueGradients(dynamics=long, updates=3000, steps=45_000)
     return ValueGradients(
         dynamics=replace(fit, hidden=(200, 200, 200, 200), batch=256, max_steps=None, patience=100),
         climb=ClimbSettings(actor=(256, 256), critic=(256, 256)),
         window=WindowSettings(imagined=4096),
         updates=3000,
+        soft=replace(RIVAL, actor=(256, 256), critic=(256, 256), learning_rate=3e-4, batch=256),
+        steps=200_000,
     )
 
 
@@ -407,7 +414,10 @@ ALGORITHMS: dict[str, Recipe] = {
         why=_why,
     ),
     "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
-    "uvg": Recipe("our own: value gradients in the ensemble, doubt shortens the future", _value_gradients),
+    "uvg": Recipe(
+        "our own: value gradients in the ensemble, doubt shortens the future; a rival shares every batch",
+        _value_gradients,
+    ),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
     "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
     "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),

@@ -1,8 +1,12 @@
 """Uncertainty-regularised value gradients in the ensemble: our own method.
 
 Between deployments M is fitted on D_all; then an actor climbs the return of short imagined windows, differentiated
-through M, with V at their ends. What follows a step counts as far as M's members agree about it. Samples of the policy
-collect; the mean of the latest policy that the members do not rate worse than the one before is handed over.
+through M, with V at their ends. What follows a step counts as far as M's members agree about it. The latest policy that
+the members do not rate worse than the one before is its candidate.
+
+Where M is poor, so is all that was climbed in it. A rival therefore learns from the logged transitions alone, as SAC
+does, and both collect a part of every batch. The one whose policy earned more in the newest batch leads: it is handed
+over and collects three lanes of four. Before there is such a batch, the members of M decide.
 """
 
 from collections.abc import Iterator
@@ -15,21 +19,24 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.algorithms import imagined_findings as findings_of
-from musbo.algorithms.method import DONE, Foresight, Metrics, fit_metrics
+from musbo.algorithms.method import DONE, LEARN, Foresight, Metrics, fit_metrics, learn_metrics
 from musbo.core.diagnostics import Diagnostic, Findings, Quantiles, Stage, finite, quantiles
 from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, rows
 from musbo.data.scaling import Normaliser, Scaling, measure
-from musbo.learning import climb, fit, handover, objectives
+from musbo.learning import climb, fit, handover, objectives, replay, soft
 from musbo.learning.appraise import appraise
 from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
+from musbo.learning.contest import came_true
 from musbo.learning.fit import FitSettings, FitState
-from musbo.learning.handover import Check, Choice, Handover, NotWorse
+from musbo.learning.handover import BestImagined, Check, Choice, Handover, NotWorse
 from musbo.learning.imagine import Imagine, foresee
 from musbo.learning.places import from_beginnings, places
+from musbo.learning.replay import Replay
+from musbo.learning.soft import Entropy, Soft, SoftSettings
 from musbo.learning.window import Ordinary, WindowSettings, beginnings, measure_ordinary, spread
-from musbo.models.actor import SampleActor, UniformActor, uniform
+from musbo.models.actor import SampleActor, SharedActor, UniformActor, uniform
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import Frame, frame_of
 from musbo.models.gaussian import GaussianPolicy
@@ -37,6 +44,7 @@ from musbo.tasks.task import Task
 
 SERIES = "climb"
 STARTS = Imagine(starts="mixed")
+CHUNK = 500  # gradient steps of the rival between two reports
 
 
 @stored("method/value-gradients")
@@ -52,6 +60,12 @@ class ValueGradients:
     """Imagined windows and how far they are trusted."""
     climb: ClimbSettings = ClimbSettings()
     """Actor and critics."""
+    soft: SoftSettings = SoftSettings(
+        actor=(128, 128), critic=(128, 128), normalised=True, learning_rate=1e-3, batch=128
+    )
+    """Actor and critics of the rival."""
+    steps: int = 15_000
+    """Gradient steps of the rival per deployment; 0: there is none."""
     updates: int = 500
     """Windows per deployment."""
     patience: int = 20
@@ -65,23 +79,26 @@ class ValueGradients:
     """Imagined evaluation during training."""
 
     def __post_init__(self) -> None:
-        if self.updates < 1 or self.patience < 0:
-            raise UserError("updates must be at least 1 and patience at least 0.")
+        if self.updates < 1 or self.patience < 0 or self.steps < 0:
+            raise UserError("updates must be at least 1, patience and steps at least 0.")
         if self.dynamics.members < 2:
             raise UserError(f"at least 2 members are needed to disagree, not {self.dynamics.members}.")
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        return (Stage("dynamics", "fitting the dynamics M"), Stage(SERIES, "climbing in imagination"))
+        rival = (LEARN,) if self.steps else ()
+        return (Stage("dynamics", "fitting the dynamics M"), *rival, Stage(SERIES, "climbing in imagination"))
 
     def require(self, task: Task) -> None:
         """Any task will do."""
 
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
+        k_climber, k_rival = jax.random.split(key)
         frame = frame_of(task)
-        climber = climb.begin(self.climb, task.obs_size, task.act_size, key)
+        climber = climb.begin(self.climb, task.obs_size, task.act_size, k_climber)
+        rival = soft.begin(self.soft, Entropy(), task.obs_size, task.act_size, k_rival) if self.steps else None
         worth = Worth(jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
-        return State("collected", frame, climber, worth, GaussianPolicy(climber.actor, frame))
+        return State("collected", frame, climber, worth, GaussianPolicy(climber.actor, frame), rival)
 
     def discount(self, task: Task, time: float) -> float:
         """gamma by the length of an episode and the time in which the state changes."""
@@ -89,11 +106,13 @@ class ValueGradients:
             return self.gamma
         return 1.0 - 1.0 / max(10.0, min(0.3 * task.episode_steps, min(max(10.0 * time, 100.0), 300.0)))
 
-    def actor(self, task: Task, state: "State") -> UniformActor | SampleActor:
-        """Uniformly random until something was learned, then samples of the policy."""
+    def actor(self, task: Task, state: "State") -> UniformActor | SampleActor | SharedActor:
+        """Uniformly random until something was learned, then samples of both policies."""
         if state.dynamics is None:
             return uniform(task)
-        return SampleActor(state.policy)
+        if state.challenger is None:
+            return SampleActor(state.policy)
+        return SharedActor(state.policy, state.challenger)
 
     def foresight(self, state: "State") -> Foresight | None:
         """Courses in M; doubt is the largest disagreement of a member and the next."""
@@ -106,15 +125,22 @@ class ValueGradients:
         )
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
-        k_fit, k_new, k_climb, k_noise = jax.random.split(key, 4)
+        k_fit, k_new, k_climb, k_noise, k_rival, k_contest = jax.random.split(key, 6)
         scaling = measure(data, learn_reward=task.reward == "learned")
         if state.stage == "collected":
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
             worth = self.worth(task, data, change_time(scaling))
-            climber = state.climber
+            climber, rival = state.climber, state.rival
             if state.dynamics is not None:  # the weights of new networks were drawn for normalised inputs
                 climber = climb.carry_over(climber, (state.frame, frame), (state.worth, worth))
-            state = replace(state, stage="dynamics", frame=frame, worth=worth, climber=climber)
+                rival = rival and soft.renormalise(rival, state.frame, frame)
+            earned = None
+            if state.challenger is not None:
+                one, two = state.policy, state.challenger
+                earned = came_true(data, (two, one) if state.rival_leads else (one, two), k_contest)
+            state = replace(
+                state, stage="dynamics", frame=frame, worth=worth, climber=climber, rival=rival, earned=earned
+            )
         if state.stage == "dynamics":
             work = state.fit or objectives.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new)
             rows_M = objectives.dynamics_rows(task, data, scaling)
@@ -127,10 +153,30 @@ class ValueGradients:
             del rows_M
             M = Dynamics(fitted.best, scaling)
             state = replace(
-                state, stage=SERIES, dynamics=M, fit=None, ordinary=ordinary(task, M, data), update=0, checked=-1,
-                choice=None, lanes=None,
+                state, stage=LEARN.name, dynamics=M, fit=None, ordinary=ordinary(task, M, data), update=0, checked=-1,
+                choice=None, lanes=None, step=0,
             )  # fmt: skip
+        if state.stage == LEARN.name:
+            learned = state
+            for learned, metrics in self._learn(data, state, k_rival):
+                yield learned, metrics
+            state = replace(learned, stage=SERIES)
         yield from self._climb(task, data, state, k_climb)
+
+    def _learn(self, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
+        """The rival, on all that was logged."""
+        if state.rival is None:
+            return
+        everything = logged(data, state.frame)
+        while state.step < self.steps:
+            n = min(CHUNK, self.steps - state.step)
+            rival, seen = soft.soft_steps(
+                self.soft, Entropy(), n, (self.soft.batch,), state.rival, None, (everything,),
+                jax.random.fold_in(key, state.step),
+            )  # fmt: skip
+            state = replace(state, rival=rival, step=state.step + n)
+            error, value = np.asarray(seen).tolist()
+            yield state, learn_metrics(state.step, self.steps, error, value)
 
     def worth(self, task: Task, data: Dataset, time: float) -> Worth:
         """Discount, the reward of an unknown step and the unit of value, by the task and its data."""
@@ -177,15 +223,51 @@ class ValueGradients:
             )  # fmt: skip
             state = replace(state, climber=climber, lanes=lanes, ordinary=level, update=i + 1)
             yield state, self._metrics(i + 1, numbers)
-        choice = state.choice
-        findings = findings_of.chosen(choice)
-        state = replace(state, stage="collected", policy=choice.policy, choice=None, lanes=None, update=0, checked=-1)
+        choice, challenger, leads = state.choice, None, False
+        if state.rival is not None:
+            policy = GaussianPolicy(state.rival.parts.actor, state.frame)
+            seen = appraise(
+                task, self.check.rollouts, steps, policy, M, state.ordinary, state.worth.unknown, heldout, k_check
+            )  # fmt: skip
+            other = Choice(policy, seen, state.choice.update, state.choice.stopped)
+            if state.earned is None:
+                leads = BestImagined().choose(choice, other) is other
+            else:
+                leads = bool(state.earned[1] > state.earned[0])
+            choice, challenger = (other, choice.policy) if leads else (choice, policy)
+        findings = findings_of.chosen(choice) + contest_findings(leads, state.earned)
+        state = replace(
+            state, stage="collected", policy=choice.policy, challenger=challenger, rival_leads=leads, choice=None,
+            lanes=None, update=0, checked=-1, step=0,
+        )  # fmt: skip
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
     def _metrics(self, index: int, seen: Numbers) -> Metrics:
         findings = climb_findings(quantiles(np.asarray(seen.U).tolist()), float(seen.explained), float(seen.value))
         numbers = {name: np.asarray(x).tolist() for name, x in seen._asdict().items()}
         return Metrics(SERIES, index, self.updates, "window", index >= self.updates, numbers, findings)
+
+
+@jax.jit
+def logged(data: Dataset, frame: Frame) -> Replay:
+    """D_all for the rival, with rewards of unit size: what entropy is worth beside them must not follow their unit."""
+    found = replay.logged(data, frame)
+    live = data.live.astype(jnp.float32)
+    size = jnp.sqrt(jnp.sum(live * found.rows.reward**2) / jnp.maximum(jnp.sum(live), 1.0))
+    rows = eqx.tree_at(lambda r: r.reward, found.rows, found.rows.reward / jnp.maximum(size, 1e-6))
+    return Replay(rows, found.n)
+
+
+def contest_findings(leads: bool, earned: Float[Array, "2"] | None) -> Findings:
+    climber, rival = (None, None) if earned is None else (finite(float(x)) for x in earned)
+    about = "1 where the policy that learned from the logged transitions alone is handed over."
+    text = "Mean return of its episodes in the newest batch."
+    shown = (
+        Diagnostic("rival", float(leads), "rival leads", about, column="rival\nleads"),
+        Diagnostic("climber_earned", climber, "earned by the climber", text),
+        Diagnostic("rival_earned", rival, "earned by the rival", text),
+    )
+    return Findings(shown)
 
 
 def climb_findings(U: Quantiles | None, explained: float, value: float) -> Findings:
@@ -228,6 +310,9 @@ class State(eqx.Module):
     climber: Climber
     worth: Worth
     policy: GaussianPolicy  # the last one handed over
+    rival: Soft | None = None
+    challenger: GaussianPolicy | None = None  # the other one that collects
+    earned: Float[Array, "2"] | None = None  # by the climber's and the rival's policy in the newest batch
     dynamics: Dynamics | None = None
     ordinary: Ordinary | None = None
     fit: FitState | None = None
@@ -235,6 +320,8 @@ class State(eqx.Module):
     choice: Choice | None = None
     update: int = eqx.field(static=True, default=0)
     checked: int = eqx.field(static=True, default=-1)
+    step: int = eqx.field(static=True, default=0)  # of the rival
+    rival_leads: bool = eqx.field(static=True, default=False)
 
 
 def change_time(scaling: Scaling) -> float:

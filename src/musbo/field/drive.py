@@ -19,7 +19,7 @@ from musbo.core.errors import UserError
 from musbo.data.batch import Batch, rows_of
 from musbo.data.checks import LARGEST
 from musbo.field.worlds import LaneFailed, World
-from musbo.models.actor import Actor
+from musbo.models.actor import Actor, for_lanes
 from musbo.tasks.task import Task
 
 
@@ -54,13 +54,17 @@ class Explorer:
 
     def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
         self.extra_steps = 0
-        self._arrays, self._static = _split(actor)
+        self._actor = actor
+        self._split: dict[int, tuple[list[Any], Any]] = {}  # the actor of every crew
         # As numbers, because a compiled function takes as long to accept one typed key as all its other arguments.
         self._keys = list(jax.random.key_data(jax.random.split(key, world.crews)))
 
     def ask(self, crew: Crew, t: int) -> Any:
+        if crew.number not in self._split:
+            self._split[crew.number] = _split(for_lanes(self._actor, crew.first + np.arange(len(crew.obs))))
+        arrays, static = self._split[crew.number]
         key = self._keys[crew.number]
-        return _act(self._static, self._arrays, key, t, crew.obs, crew.last_obs, crew.last_act, crew.has_last)
+        return _act(static, arrays, key, t, crew.obs, crew.last_obs, crew.last_act, crew.has_last)
 
     def answer(self, crew: Crew, t: int, asked: Any) -> tuple[Any, Any]:
         return asked

@@ -43,6 +43,8 @@ class SoftSettings:
     """Hidden layers of the actor (BREMEN's comparison: 200-200)."""
     critic: tuple[int, ...] = (300, 300)
     """Hidden layers of each critic (BREMEN's comparison: 300-300)."""
+    normalised: bool = False
+    """LayerNorm in the critics: where there are no data Q cannot run away, so that more steps can be taken (RLPD)."""
     learning_rate: float = 3e-4
     """Adam's step size, for everything (SAC: 3e-4; BCQ: 1e-3)."""
     batch: int = 256
@@ -248,7 +250,8 @@ def begin(settings: SoftSettings, regulariser: Regulariser, obs: int, act: int, 
     k_parts, k_critics = jax.random.split(key)
     parts = regulariser.begin(settings, obs, act, k_parts)
     sizes = (obs + act, *settings.critic, 1)
-    critics = jax.vmap(lambda k: init_mlp(k, sizes, "relu"))(jax.random.split(k_critics, 2))
+    activation = "norm_relu" if settings.normalised else "relu"
+    critics = jax.vmap(lambda k: init_mlp(k, sizes, activation))(jax.random.split(k_critics, 2))
     return fresh(parts, parts, critics, critics)
 
 

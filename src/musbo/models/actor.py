@@ -4,15 +4,16 @@ Beside an action it gives a number, its signal: how far it explores there, say. 
 findings tell. Actors that explore around a policy are made by `learning/explore.py`.
 """
 
+from dataclasses import replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from musbo.core.diagnostics import NOTHING, Findings
+from musbo.core.diagnostics import NOTHING, Diagnostic, Findings
 from musbo.models.gaussian import GaussianPolicy
 from musbo.models.support import SupportPolicy
 from musbo.tasks.task import Task
@@ -80,3 +81,35 @@ class SampleActor(eqx.Module):
 
     def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
         return NOTHING
+
+
+EVERY = 4  # one lane of so many is the challenger's
+
+
+class SharedActor(eqx.Module):
+    """Samples of two policies that share the lanes: most are the leader's, every fourth the challenger's."""
+
+    leader: GaussianPolicy
+    challenger: GaussianPolicy
+    lanes: Int[Array, " b"] | None = None
+    """The lane of every row; without it rows are lanes."""
+    needs_oracle: bool = eqx.field(static=True, default=False)
+
+    def act(
+        self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
+    ) -> tuple[Act, Signal]:
+        lanes = jnp.arange(obs.shape[0]) if self.lanes is None else self.lanes
+        challenged = lanes % EVERY == 1  # two lanes are one for each
+        act = jnp.where(challenged[:, None], self.challenger.draw(obs, key), self.leader.draw(obs, key))
+        return act, challenged.astype(jnp.float32)
+
+    def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
+        about = "Share of the batch that the challenger collected."
+        return Findings((Diagnostic("challenged", float(np.mean(signal)), "challenger's share", about, percent=True),))
+
+
+def for_lanes(actor: Actor, lanes: Int[np.ndarray, " b"]) -> Actor:
+    """The actor of rows that are these lanes; most actors treat all lanes alike."""
+    if not isinstance(actor, SharedActor):
+        return actor
+    return replace(actor, lanes=jnp.asarray(lanes, jnp.int32))

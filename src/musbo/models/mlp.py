@@ -14,9 +14,16 @@ from musbo.core.registry import stored
 
 T = TypeVar("T")
 
-ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
+
+def norm_relu(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    """ReLU of a layer that is first brought to zero mean and unit variance: LayerNorm without weights of its own."""
+    centred = x - jnp.mean(x)
+    return jax.nn.relu(centred * jax.lax.rsqrt(jnp.mean(centred**2) + 1e-5))
+
+
+ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh, "norm_relu": norm_relu}
 # Gains that keep the variance of the signal through each activation (He for ReLU, LeCun for tanh).
-GAINS = {"relu": 2.0, "silu": 2.0, "tanh": 1.0}
+GAINS = {"relu": 2.0, "silu": 2.0, "tanh": 1.0, "norm_relu": 2.0}
 
 
 @stored("networks/mlp")
@@ -35,13 +42,21 @@ class MLP(eqx.Module):
 
 
 def init_mlp(key: PRNGKeyArray, sizes: tuple[int, ...], activation: str, last_gain: float = 1.0) -> MLP:
-    """Normal weights of variance gain / fan-in, zero biases; `last_gain` scales the output layer's weights."""
+    """Normal weights of variance gain / fan-in, zero biases; `last_gain` scales the output layer's weights.
+
+    A layer that is normalised begins with normal biases: without them it would not see how large its input is.
+    """
     keys = jax.random.split(key, len(sizes) - 1)
     weights = []
     for i, (k, n_in, n_out) in enumerate(zip(keys, sizes[:-1], sizes[1:], strict=True)):
         scale = last_gain / n_in**0.5 if i == len(sizes) - 2 else (GAINS[activation] / n_in) ** 0.5
         weights.append(scale * jax.random.normal(k, (n_in, n_out)))
-    return MLP(tuple(weights), tuple(jnp.zeros(n) for n in sizes[1:]), activation)
+    biases = [jnp.zeros(n) for n in sizes[1:]]
+    if activation == "norm_relu":
+        biases[:-1] = [
+            jax.random.normal(jax.random.fold_in(k, 1), b.shape) for k, b in zip(keys, biases[:-1], strict=False)
+        ]
+    return MLP(tuple(weights), tuple(biases), activation)
 
 
 def member(members: T, index: Int[Array, ""] | int) -> T:

@@ -1,0 +1,147 @@
+"""The rival of value gradients: it learns from logged transitions alone, and the better of both is handed over."""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from musbo.algorithms.value_gradients import ValueGradients, logged
+from musbo.core.errors import UserError
+from musbo.data.batch import Batch
+from musbo.data.dataset import assemble
+from musbo.learning.climb import ClimbSettings
+from musbo.learning.contest import came_true
+from musbo.learning.handover import Check
+from musbo.learning.replay import logged as as_logged
+from musbo.learning.soft import SoftSettings
+from musbo.learning.window import WindowSettings
+from musbo.models.actor import SampleActor, SharedActor
+from musbo.models.frame import frame_of
+from musbo.models.gaussian import GaussianPolicy
+from musbo.models.mlp import MLP
+from musbo.tasks.builtin import pointmass
+from tests.algorithms.tiny import FIT, batch
+from tests.contract.test_recipes import random_batch, random_data, value_of
+
+TINY = ValueGradients(
+    dynamics=FIT,
+    climb=ClimbSettings(actor=(16,), critic=(32,), actor_rate=5e-3, critic_rate=5e-3),
+    window=WindowSettings(imagined=400, steps=8),
+    soft=SoftSettings(actor=(32, 32), critic=(32, 32), normalised=True, learning_rate=2e-3, batch=64, gamma=0.95),
+    steps=3000,
+    updates=60,
+    patience=5,
+    check=Check(every=30, rollouts=10),
+)
+STANDING = replace(TINY, climb=replace(TINY.climb, actor_rate=1e-20))
+"""Its climber learns nothing."""
+
+
+def trained(method: ValueGradients) -> tuple[Any, Any]:
+    key = jax.random.PRNGKey(3)
+    *_, (state, metrics) = method.train(pointmass, random_data(), method.begin(pointmass, key), key)
+    return state, metrics
+
+
+def won(metrics: Any) -> float:
+    return next(each.value for each in metrics.findings.diagnostics if each.name == "rival")
+
+
+def test_a_rival_that_is_rated_better_is_handed_over():
+    state, metrics = trained(STANDING)
+    assert won(metrics) == 1.0
+    obs = jnp.asarray(np.random.default_rng(0).normal(size=(50, pointmass.obs_size)), jnp.float32)
+    rival = GaussianPolicy(state.rival.parts.actor, state.frame)
+    np.testing.assert_array_equal(state.policy(obs), rival(obs))
+    assert value_of(state.policy) > value_of(trained(replace(STANDING, steps=0))[0].policy) / 2  # costs
+
+
+def test_a_rival_that_has_learned_nothing_is_not():
+    state, metrics = trained(replace(TINY, steps=1))
+    assert won(metrics) == 0.0
+    obs = jnp.zeros((1, pointmass.obs_size))
+    rival = GaussianPolicy(state.rival.parts.actor, state.frame)
+    assert not np.array_equal(state.policy(obs), rival(obs))
+    np.testing.assert_array_equal(state.challenger(obs), rival(obs))
+
+
+def test_without_a_rival():
+    method = replace(TINY, steps=0, updates=2)
+    assert [stage.name for stage in method.stages] == ["dynamics", "climb"]
+    state, metrics = trained(method)
+    assert state.rival is None and state.challenger is None and won(metrics) == 0.0
+    with pytest.raises(UserError, match="steps"):
+        replace(TINY, steps=-1)
+
+
+def test_the_unit_of_rewards_is_nothing_to_the_rival():
+    data, frame = random_data(), frame_of(pointmass)
+    plain = logged(data, frame)
+    live = np.asarray(data.live)
+    assert np.sqrt(np.mean(np.asarray(plain.rows.reward)[live] ** 2)) == pytest.approx(1.0, rel=1e-5)
+    other = logged(eqx.tree_at(lambda d: d.reward, data, 1024 * data.reward), frame)
+    np.testing.assert_array_equal(other.rows.reward, plain.rows.reward)
+    for name in ("x", "a", "next_x", "goes_on"):
+        np.testing.assert_array_equal(getattr(plain.rows, name), getattr(as_logged(data, frame).rows, name))
+
+
+def policies(means: tuple[float, float]) -> tuple[GaussianPolicy, GaussianPolicy]:
+    """Two that push by a share of the half-range, with a spread of e^-2 before squashing."""
+    spread = float(np.arctanh((-2.0 + 5.0) / 3.5 - 1.0))  # what `head` makes a log spread of -2
+    found = []
+    for mean in means:
+        n, m = pointmass.obs_size, pointmass.act_size
+        biases = jnp.asarray([np.arctanh(mean)] * m + [spread] * m, jnp.float32)
+        found.append(GaussianPolicy(MLP((jnp.zeros((n, 2 * m)),), (biases,), "relu"), frame_of(pointmass)))
+    return found[0], found[1]
+
+
+def shared(leader: GaussianPolicy, challenger: GaussianPolicy) -> Batch:
+    return batch(SharedActor(leader, challenger), 20, seed=4)
+
+
+@pytest.mark.parametrize("means", [(0.05, 0.4), (-0.9999999, 0.9999999)])
+def test_episodes_are_known_by_their_actions(means: tuple[float, float]):
+    """What each policy earned, beside the lanes that each had: every fourth is the challenger's. On the bounds too."""
+    one, two = policies(means)
+    newest = shared(one, two)
+    lane = np.arange(len(newest.returns()))
+    expected = [newest.returns()[lane % 4 != 1].mean(), newest.returns()[lane % 4 == 1].mean()]
+    data = assemble([random_batch(), newest], 3 * len(newest), 0)
+    key = jax.random.PRNGKey(0)
+    for pair, wanted in (((one, two), expected), ((two, one), expected[::-1])):
+        earned = came_true(data, pair, key)
+        assert earned is not None
+        np.testing.assert_allclose(earned, wanted, rtol=1e-5)
+
+
+def test_a_batch_of_somebody_else_proves_nothing():
+    one, two = policies((0.05, 0.4))
+    key = jax.random.PRNGKey(0)
+    random = assemble([random_batch()], len(random_batch()), 0)
+    assert came_true(random, (one, two), key) is None
+    alone = batch(SampleActor(one), 4, seed=4)
+    assert came_true(assemble([alone], len(alone), 0), (one, two), key) is None
+
+
+@pytest.mark.parametrize("better", [0, 1])
+def test_what_came_true_decides(better: int):
+    """Whoever earned more leads, whatever the members of M say."""
+    method = replace(STANDING, updates=2, steps=600)
+    state, _ = trained(method)
+    weak, strong = policies((0.6, 0.0))  # pushing away, standing still
+    both = (strong, weak) if better == 0 else (weak, strong)
+    told = replace(state, policy=both[0], challenger=both[1], rival_leads=False)
+    newest = shared(*both)
+    data = assemble([random_batch(), newest], 2 * len(random_batch()) + len(newest), 0)
+    *_, (after, metrics) = method.train(pointmass, data, told, jax.random.PRNGKey(5))
+    assert won(metrics) == float(better) and after.rival_leads == bool(better)
+    assert after.earned is not None and float(after.earned[better]) > float(after.earned[1 - better])
+    again = replace(told, policy=both[1], challenger=both[0], rival_leads=True)
+    swapped = assemble([random_batch(), shared(both[1], both[0])], 2 * len(random_batch()) + len(newest), 0)
+    *_, (after, metrics) = method.train(pointmass, swapped, again, jax.random.PRNGKey(5))
+    assert won(metrics) == float(better)
