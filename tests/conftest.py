@@ -37,7 +37,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # The short form draws the same examples every time; the long form looks for new ones.
 _untimed = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("short", **_untimed, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("short", **_untimed, derandomize=True, max_examples=30)
 hypothesis.settings.register_profile("long", **_untimed, max_examples=300)
 hypothesis.settings.load_profile("short")
 

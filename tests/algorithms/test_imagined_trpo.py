@@ -60,7 +60,7 @@ def diagnostic(metrics: Metrics, name: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_it_learns(seed: int):
     """In the true world, after one deployment of random actions, and without looking there while it learns."""
     _, before, _, states = deployment(seed, 1)

@@ -143,6 +143,7 @@ def test_what_waits_for_a_worker_is_not_shown_as_running(tmp_path: Path, monkeyp
     assert (seen[1][first].state, seen[1][second].state) == ("running", "unfinished")
 
 
+@pytest.mark.long  # the same on this machine alone is in the short form: test_local
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_ctrl_c_that_python_forgets_stops_it(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
     file, out, look = tmp_path / "one.toml", tmp_path / "study", on_ray.look

@@ -91,7 +91,7 @@ def both(model: Fitted, obs: np.ndarray, act: np.ndarray) -> dict[str, np.ndarra
     return {"M": np.asarray(M), "P": np.asarray(P)}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[1:])])
 def test_the_error_is_the_noise(seed: int):
     """On new data, for every member and every state."""
     model = fitted(seed)

@@ -59,7 +59,7 @@ class Compilations(logging.Handler):
             self.names.append(text[:100])
 
 
-@pytest.mark.parametrize("name", ["musbo", "mopo", "sac"])
+@pytest.mark.parametrize("name", ["musbo", *(pytest.param(n, marks=pytest.mark.long) for n in ("mopo", "sac"))])
 def test_nothing_is_compiled_after_the_second_deployment(tmp_path: Path, name: str):
     seen, later = Compilations(), []
     log = logging.getLogger("jax._src.interpreters.pxla")
