@@ -12,6 +12,7 @@ import pytest
 
 import musbo
 from musbo.algorithms.recipes import ALGORITHMS
+from musbo.campaign import runner as runner  # registers what is stored, which `as_before` would forget if it came later
 from musbo.cli import Verb, parser_of, verbs
 from musbo.core import registry
 from musbo.tasks import modules
