@@ -53,5 +53,5 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[cluster,tensorboard]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[cluster,tensorboard,hdf5,minari]' --group dev
 	touch $@

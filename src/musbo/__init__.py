@@ -6,7 +6,7 @@
     action = result.policy(observation)
 
 Everything that is importable from `musbo`, `musbo.methods`, `musbo.labels`, `musbo.explorers`, `musbo.starts`,
-`musbo.handovers` and `musbo.tasks.task` is public and stays. Other modules may change between versions.
+`musbo.handovers`, `musbo.data` and `musbo.tasks.task` is public and stays. Other modules may change between versions.
 
 Names are loaded when they are first used, so that `import musbo` is quick.
 """
@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from musbo import data as data
     from musbo.algorithms.recipes import recipe as recipe
     from musbo.campaign.api import Measurement as Measurement
     from musbo.campaign.api import NumpyPolicy as NumpyPolicy
@@ -71,6 +72,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "data":  # a package: `import musbo` is enough for musbo.data.from_dataframe
+        return import_module("musbo.data")
     if name not in _PLACES:
         raise AttributeError(f"module 'musbo' has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)

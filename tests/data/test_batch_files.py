@@ -144,17 +144,18 @@ def test_columns_are_ordered_by_number_and_not_by_place(make):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"reward": None}, "lacks the columns reward"),
-        ({"terminated": None, "truncated": None}, "lacks the columns terminated, truncated"),
+        ({"terminated": None, "truncated": None}, "does not say where episodes end: name a column as episode"),
         ({"next_obs_1": None}, "lacks the columns next_obs_1"),
         ({"obs_0": None}, "lacks the columns obs_0"),
+        ({"obs_0": None, "obs_1": None, "next_obs_0": None, "next_obs_1": None}, "lacks the columns obs_0"),
         ({"act_0": None}, "lacks the columns act_0"),
         ({"obs_3": [1.0, 1.0, 1.0]}, "lacks the columns obs_2, next_obs_2, next_obs_3"),
         ({"obs_30": [1.0, 1.0, 1.0]}, "lacks the columns obs_2, .* and 47 more"),
         ({"act_0": ["a", "b", "c"]}, "column act_0 must hold numbers, but its type is string"),
+        ({"act_0": ["1.5", "2", "none"]}, "column act_0 must hold numbers.*row 2 holds 'none'"),
         ({"reward": [1.0, None, 2.0]}, "column reward has 1 empty values, first in row 1"),
         ({"truncated": [0, 0, 3]}, "truncated must be true or false .*row 2"),
-        ({"episode": [0, 0, -1]}, "episode must be whole numbers .*row 2"),
+        ({"step": [0, 1, -1]}, "step must be whole numbers .*row 2"),
     ],
 )
 def test_a_users_table_with_a_fault(tmp_path, columns, message):
@@ -190,10 +191,16 @@ def test_headers_of_other_files(tmp_path, header, message):
 def test_files_that_are_no_tables(tmp_path):
     text = tmp_path / "logs.csv"
     text.write_text("obs_0,act_0\n1,2\n")
-    with pytest.raises(UserError, match=r"logs\.csv is not a readable Parquet file"):
+    with pytest.raises(UserError, match=r"logs\.csv does not say where episodes end"):
         read_batch(text)
+    text.rename(tmp_path / "logs.parquet")
+    with pytest.raises(UserError, match=r"logs\.parquet is not a readable Parquet file"):
+        read_batch(tmp_path / "logs.parquet")
+    (tmp_path / "logs.xlsx").write_bytes(b"PK")
+    with pytest.raises(UserError, match=r"logs\.xlsx is of no kind that musbo reads: export it as \.csv"):
+        read_batch(tmp_path / "logs.xlsx")
     with pytest.raises(UserError, match="No such file"):
-        read_batch(tmp_path / "absent.parquet")
+        read_batch(tmp_path / "nowhere.parquet")
     with pytest.raises(UserError, match="directory"):
         read_batch(tmp_path)
     with pytest.raises(UserError, match="not a readable Parquet file"):
@@ -221,8 +228,8 @@ def test_a_flipped_bit_among_the_numbers_is_noticed(make, share, bit):
 
 def test_a_batch_of_nearly_nothing_but_zeros_can_be_read_again(monkeypatch: pytest.MonkeyPatch):
     """Compressed it would stand for more numbers than a file of its size may."""
-    monkeypatch.setattr("musbo.data.files.MODEST", 1000)
-    monkeypatch.setattr("musbo.data.files.EXPANSION", 1)
+    monkeypatch.setattr("musbo.data.readers.table.MODEST", 1000)
+    monkeypatch.setattr("musbo.data.readers.table.EXPANSION", 1)
     n = 20_000
     zeros = make_batch(
         obs=np.zeros((n, 3)), act=np.zeros((n, 1)), reward=np.zeros(n), next_obs=np.zeros((n, 3)),

@@ -30,7 +30,9 @@ from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.plain import plain
 from musbo.data.batch import Batch
-from musbo.data.files import read_batch
+from musbo.data.files import read_logs
+from musbo.data.logs import Logs, from_batch
+from musbo.data.mapping import Mapping
 from musbo.field.drive import compiled
 from musbo.field.render import render
 from musbo.models.frame import AnyPolicy
@@ -109,34 +111,42 @@ def run(
     batch_size: int | None = None,
     episodes: int | None = None,
     method: Method | None = None,
-    data: Sequence[str | Path | Batch] = (),
+    data: Sequence[str | Path | Batch | Logs] = (),
+    mapping: Mapping | str | Path | None = None,
     out: str | Path | None = None,
     observe: Observer = unobserved,
 ) -> Result:
     """A whole campaign: `budget` deployments of `batch_size` transitions, each followed by training and evaluation.
 
-    `task` is a name as on the command line, or a Task; `data` are batches that exist already, as the first deployments.
+    `task` is a name as on the command line, or a Task; `data` are batches that exist already, as the first deployments:
+    files (`mapping` says what their columns mean), or what `musbo.data.from_dataframe` and `make_batch` return.
     What is not said is the preset's. Everything is written to `out` (by default a folder in `runs/`); a run that was
     interrupted goes on with `resume`.
     """
     settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
     own = task if isinstance(task, Task) else None
-    folder = start(settings, data, out, own)
+    folder = start(settings, data, out, own, mapping)
     return resume(folder, task=own, observe=observe, trust_task=True)
 
 
 def start(
-    settings: Campaign, data: Sequence[str | Path | Batch] = (), out: str | Path | None = None, task: Task | None = None
+    settings: Campaign,
+    data: Sequence[str | Path | Batch | Logs] = (),
+    out: str | Path | None = None,
+    task: Task | None = None,
+    mapping: Mapping | str | Path | None = None,
 ) -> Path:
     """Create a campaign and do nothing yet; returns its folder."""
     keep_compiled()
     folder = default_folder(settings) if out is None else given(out)
-    folders.create(folder, settings, [_sourced(item, i) for i, item in enumerate(data)], task)
+    folders.create(folder, settings, [_logs(item, i, mapping) for i, item in enumerate(data)], task)
     return folder
 
 
-def _sourced(item: str | Path | Batch, i: int) -> tuple[str, Batch]:
-    return (f"data[{i}]", item) if isinstance(item, Batch) else (str(item), read_batch(item))
+def _logs(item: str | Path | Batch | Logs, i: int, mapping: Mapping | str | Path | None) -> Logs:
+    if isinstance(item, Batch):
+        return from_batch(item, f"data[{i}]")
+    return item if isinstance(item, Logs) else read_logs(item, mapping)
 
 
 def resume(

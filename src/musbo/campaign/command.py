@@ -32,7 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="of every random number (default: 0)")
     add_scale(parser, "")
     add("--episodes", type=int, metavar="N", help="evaluation episodes per deployment (default: the preset's)")
-    add("--data", nargs="+", default=[], metavar="FILE", help="Parquet batches that you have, as the first deployments")
+    add(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="logs that you have, as the first deployments: .csv, .parquet, .npz, .hdf5 or minari:NAME",
+    )
+    add("--mapping", type=Path, metavar="FILE", help="TOML that says what the columns of --data mean (musbo mapping)")
     add("--out", type=Path, metavar="DIR", help="where the run goes (default: runs/<task>-<algo>-<preset>-s<seed>)")
     add_output_options(parser)
     add_settings(parser)

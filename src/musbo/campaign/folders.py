@@ -18,9 +18,10 @@ from musbo.core import serial
 from musbo.core.durable import is_temporary, sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.lock import lock
-from musbo.data.batch import Batch
 from musbo.data.checks import require_sound
 from musbo.data.files import batch_bytes
+from musbo.data.logs import Logs
+from musbo.data.rewards import rewarded
 from musbo.field.dry_run import dry_run, same_values, values_of
 from musbo.field.worlds import no_simulator
 from musbo.tasks.find import TASKS, digest
@@ -29,18 +30,22 @@ from musbo.tasks.task import Task
 TRIES = 5
 
 
-def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] = (), given: Task | None = None) -> None:
+def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: Task | None = None) -> None:
     """A new campaign in `folder`, with batches that the user already has as its first deployments.
 
     It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
     """
     task = load_task(settings.task, given, trusted=True)  # the user has just named it
-    odd = [tuple(finding.text for finding in require_sound(batch, task, origin)) for origin, batch in data]
+    batches = [rewarded(logs.batch, task, logs.source) for logs in data]
+    odd = [
+        tuple(finding.text for finding in require_sound(batch, task, logs.source, logs.origin))
+        for logs, batch in zip(data, batches, strict=True)
+    ]
     if len(data) > settings.budget:
         raise UserError(f"{len(data)} batches were given for a budget of {settings.budget}: raise --budget.")
-    for origin, batch in data:
-        if len(batch) < 2:
-            raise UserError(f"{origin} has one transition; a batch needs two, one to train on and one held out.")
+    for logs in data:
+        if len(logs) < 2:
+            raise UserError(f"{logs.source} has one transition; a batch needs two, one to train on and one held out.")
     settings.method.require(task)
     values = () if settings.task in TASKS and given is None else dry_run(task)  # ours are tested
     missing = settings.budget - len(data)
@@ -57,8 +62,8 @@ def create(folder: Path, settings: Campaign, data: Sequence[tuple[str, Batch]] =
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
         store = Store(place / STORE)
         brought = tuple(
-            Brought(store.put_bytes(batch_bytes(batch), ".parquet"), origin, len(batch), texts)
-            for (origin, batch), texts in zip(data, odd, strict=True)
+            Brought(store.put_bytes(batch_bytes(batch), ".parquet"), logs.source, len(batch), texts)
+            for logs, batch, texts in zip(data, batches, odd, strict=True)
         )
         with Ledger(place / LEDGER, create=True) as ledger:
             ledger.append(Created(settings, shape_of(task), versions(), brought, source, values))

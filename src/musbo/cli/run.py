@@ -1,6 +1,7 @@
 """`musbo run`: begin a campaign and carry it out. Every setting of the method is a flag."""
 
 import argparse
+import sys
 
 ORDER = 10
 HELP = "Run a campaign: collect, train in imagination, evaluate, repeat."
@@ -11,6 +12,7 @@ EXAMPLES = """
   musbo run halfcheetah --label trust --explore plain --explore.sigma 0.1
   musbo run my_task.py:TASK --preset quick --out runs/mine
   musbo run my_task.py:TASK --data logs.parquet --budget 1    pure offline: no simulator is needed
+  musbo run my_task.py:TASK --data logs.csv --mapping mapping.toml --budget 1   columns of other names
   musbo run pointmass --import my_method.py              with a method or a part of your own
   musbo run pointmass --json > result.json
 """
@@ -32,7 +34,15 @@ def details(arguments: argparse.Namespace) -> str:
 def action(arguments: argparse.Namespace) -> int:
     from musbo.campaign import api, command
     from musbo.cli._common import advance
+    from musbo.core.errors import UserError
+    from musbo.data.files import read_logs
     from musbo.tasks.find import TASKS
 
-    folder = api.start(command.campaign_of(arguments), arguments.data, arguments.out)
+    settings = command.campaign_of(arguments)
+    if arguments.mapping and not arguments.data:
+        raise UserError("--mapping says what the columns of --data mean: give the files with --data too.")
+    logs = [read_logs(place, arguments.mapping) for place in arguments.data]
+    for each in logs:
+        print(f"musbo: {each}", file=sys.stderr)
+    folder = api.start(settings, logs, arguments.out)
     return advance(folder, arguments, None, trust_task=arguments.task not in TASKS)  # it was named here

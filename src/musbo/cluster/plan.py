@@ -127,8 +127,8 @@ def _require_sound(cell: Cell, settings: tuple[str, ...], simulated: bool = True
                 raise UserError(reason)
         asked = (chosen.seed, chosen.budget, chosen.batch_size, chosen.algo, chosen.preset, arguments.out)
         own = (cell.seed, cell.budget, cell.batch_size, cell.method.algo, cell.preset, Path(cell.folder))
-        if asked != own or arguments.data:
-            what = "seed, budget, batch size, algo, preset, out and data"
+        if asked != own or arguments.data or arguments.mapping:
+            what = "seed, budget, batch size, algo, preset, out, data and mapping"
             raise UserError(f"{what} are the study's own and cannot be among its settings.")
     except UserError as error:
         raise UserError(f"{cell.method.name} on {cell.task}: {error}") from error

@@ -1,14 +1,13 @@
-"""Batches as Parquet files: one flat column per number, so that any table library can read and write them.
+"""Batches as files. Ours are Parquet: one flat column per number, so that any table library can read and write them.
 
-Columns: obs_0, obs_1, ..., act_0, ..., reward, next_obs_0, ..., terminated, truncated, and optionally episode and step,
-which are rebuilt from the flags where a file lacks them. Other columns are ignored. Our own files carry a format
-version in the metadata of the schema; a file without one was made by a user and is read as the current version.
+Columns: obs_0, obs_1, ..., act_0, ..., reward, next_obs_0, ..., terminated, truncated, episode and step. Our own files
+carry a format version in the metadata of the schema; a file without one was made by a user. How users' files are read,
+in this layout or another, is in `logs`.
 """
 
 import hashlib
 import io
 import json
-import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,17 @@ import pyarrow.parquet as pq
 from musbo.core.durable import write_whole
 from musbo.core.errors import UserError
 from musbo.core.formats import require_known
-from musbo.core.inside import given
-from musbo.data.batch import Batch, make_batch
+from musbo.data.batch import Batch
+from musbo.data.logs import Logs, transitions
+from musbo.data.mapping import Mapping, known_layout, read_mapping
+from musbo.data.readers.choose import open_table
+from musbo.data.readers.parquet import open_parquet
+from musbo.data.readers.table import Table, is_modest
 
 FORMAT = "musbo-batch"
 VERSION = 2
 """2 carries a digest of its numbers."""
 METADATA_KEY = b"musbo"
-
-_OURS = re.compile(r"(next_obs|obs|act)_\d{1,6}|reward|terminated|truncated|episode|step")
-MODEST = 20_000_000
-EXPANSION = 10
-"""Numbers that a file may hold: so many, or this many for every byte of it. A kilobyte can stand for gigabytes.
-
-With these bounds, a file below 4 MB takes less than a gigabyte."""
 
 
 def batch_bytes(batch: Batch) -> bytes:
@@ -50,7 +46,7 @@ def batch_bytes(batch: Batch) -> bytes:
     table = table.replace_schema_metadata({METADATA_KEY: header})
     small = _parquet(table, "zstd")
     # Numbers that are nearly all the same become so few bytes that we would refuse to read them.
-    return small if _is_modest(table.num_rows, table.num_columns, len(small)) else _parquet(table, "none")
+    return small if is_modest(table.num_rows, table.num_columns, len(small)) else _parquet(table, "none")
 
 
 def _parquet(table: pa.Table, compression: str) -> bytes:
@@ -73,22 +69,29 @@ def _parquet(table: pa.Table, compression: str) -> bytes:
 
 def batch_from_bytes(data: bytes, source: str = "the batch") -> Batch:
     """Inverse of `batch_bytes`; `source` names the file in errors."""
-    try:
-        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
-        names = file.schema_arrow.names
-        columns = [name for name in dict.fromkeys(names) if _OURS.fullmatch(name)]
-        # Nothing more of the metadata: Arrow ends the process where those of a column are damaged.
-        _require_modest(file.metadata.num_rows, len(columns), len(data), source)
-        table = file.read(columns=columns)  # the others are not even decoded
-    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{source} is not a readable Parquet file (foreign, cut short or damaged): write it again."
-        ) from error
-    said = _known_header(table.schema.metadata or {}, source)
-    batch = _from_table(table, source)
-    if said is not None and said != _digest(batch):
-        raise UserError(f"{source} is damaged (it is not what its digest says): make or copy it again.")
-    return batch
+    return _read(open_parquet(data, source), None).batch
+
+
+def read_batch(path: Path | str, mapping: Mapping | Path | str | None = None) -> Batch:
+    """A batch from a file, ours or a user's: `read_logs` without what it says about the reading."""
+    return read_logs(path, mapping).batch
+
+
+def read_logs(path: Path | str, mapping: Mapping | Path | str | None = None) -> Logs:
+    """Transitions from a file, or from `minari:NAME`. They are not yet checked: see `checks.require_sound`.
+
+    Formats: .csv, .tsv, .parquet, .npz, .hdf5 and .h5. `mapping` says what the columns mean, as a Mapping or the path
+    of a TOML file; without it, the columns have to be called as musbo or D4RL calls them.
+    """
+    return _read(open_table(path), read_mapping(mapping) if isinstance(mapping, str | Path) else mapping)
+
+
+def _read(table: Table, mapping: Mapping | None) -> Logs:
+    said = _known_header(table)
+    logs = transitions(table, mapping or known_layout(table.names, table.source))
+    if mapping is None and said is not None and said != _digest(logs.batch):
+        raise UserError(f"{table.source} is damaged (it is not what its digest says): make or copy it again.")
+    return logs
 
 
 def _digest(batch: Batch) -> str:
@@ -106,88 +109,13 @@ def write_batch(path: Path | str, batch: Batch) -> None:
     write_whole(Path(path), batch_bytes(batch))
 
 
-def read_batch(path: Path | str) -> Batch:
-    """A batch from a Parquet file, ours or a user's. It is not yet checked: see `checks.require_sound`."""
-    try:
-        data = given(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
-    return batch_from_bytes(data, str(path))
-
-
-def _require_modest(rows: int, columns: int, size: int, source: str) -> None:
-    """Refuse a file that says little in many numbers before any of them is decoded."""
-    if not _is_modest(rows, columns, size):
-        limit = max(MODEST, EXPANSION * size)
-        raise UserError(
-            f"{source} has {size:,} bytes, which stand for {rows * columns:,} numbers; musbo takes at most {limit:,} "
-            "from it: split it, or write it without compression."
-        )
-
-
-def _is_modest(rows: int, columns: int, size: int) -> bool:
-    return rows * columns <= max(MODEST, EXPANSION * size)
-
-
-def _known_header(metadata: dict[bytes, bytes], source: str) -> str | None:
+def _known_header(table: Table) -> str | None:
     """The digest that a file of ours says; None for a user's file, and for one of format 1."""
-    if METADATA_KEY not in metadata:
+    if METADATA_KEY not in table.metadata:
         return None
     try:
-        found: Any = json.loads(metadata[METADATA_KEY])
+        found: Any = json.loads(table.metadata[METADATA_KEY])
     except (ValueError, RecursionError):
         found = None
-    version = require_known(found, FORMAT, VERSION, source)
+    version = require_known(found, FORMAT, VERSION, table.source)
     return found.get("sha256", "missing" if version >= 2 else None)
-
-
-def _from_table(table: pa.Table, source: str) -> Batch:
-    names = set(table.column_names)
-    obs_size = max(_count(names, "obs_"), _count(names, "next_obs_"))
-    obs = [f"obs_{i}" for i in range(obs_size)]
-    next_obs = [f"next_obs_{i}" for i in range(obs_size)]
-    act = [f"act_{i}" for i in range(_count(names, "act_"))]
-    expected = [*obs, *act, "reward", *next_obs, "terminated", "truncated"]
-    missing = [name for name in expected if name not in names]
-    if missing:
-        shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
-        raise UserError(f"{source} lacks the columns {shown}: add them, one flat column for each number.")
-
-    def block(columns: list[str]) -> np.ndarray:
-        return np.stack([_column(table, name, source) for name in columns], axis=1)
-
-    def optional(name: str) -> np.ndarray | None:
-        return _column(table, name, source) if name in names else None
-
-    try:
-        return make_batch(
-            obs=block(obs),
-            act=block(act),
-            reward=_column(table, "reward", source),
-            next_obs=block(next_obs),
-            terminated=_column(table, "terminated", source),
-            truncated=_column(table, "truncated", source),
-            episode=optional("episode"),
-            step=optional("step"),
-        )
-    except UserError as error:
-        raise UserError(f"{source}: {error}") from error
-
-
-def _count(names: set[str], prefix: str) -> int:
-    """Number of columns that the highest index asks for; at least one, so that an absent block is named as missing."""
-    found = [re.fullmatch(prefix + r"(\d{1,6})", name) for name in names]
-    return max((int(match[1]) + 1 for match in found if match), default=1)
-
-
-def _column(table: pa.Table, name: str, source: str) -> np.ndarray:
-    if table.column_names.count(name) > 1:
-        raise UserError(f"{source} has more than one column {name}: keep one.")
-    column = table.column(name).combine_chunks()
-    kind = column.type
-    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise UserError(f"{source}: column {name} must hold numbers, but its type is {kind}.")
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise UserError(f"{source}: column {name} has {column.null_count} empty values, first in row {row}: fill them.")
-    return column.to_numpy(zero_copy_only=False)

@@ -8,16 +8,16 @@ next group. How the lanes of a group step is in `drive`.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int
+from jaxtyping import Bool, Float32, Float64, Int
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
 from musbo.data.checks import LARGEST, SHOWN
+from musbo.data.rewards import model_rewards as model_rewards
 from musbo.field.drive import Explorer, Fault, Oracle, Steady, crew_width, drive
 from musbo.field.worlds import World, make_world
 from musbo.models.actor import Actor
@@ -156,11 +156,6 @@ def evaluate(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int)
     return Evaluation(batch.returns(), rewards, batch.lengths(), speeds, len(batch), batch)
 
 
-def model_rewards(task: Task, batch: Batch) -> Float64[np.ndarray, " n"]:
-    """The model reward of every transition."""
-    return np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
-
-
 def require_rewards(task: Task, batch: Batch) -> None:
     """Refuse a model reward that is not a finite number on real transitions: networks trained on it would not be."""
     if not callable(task.reward):
@@ -175,14 +170,6 @@ def require_rewards(task: Task, batch: Batch) -> None:
             f"transitions, first for the observation ({obs}{', ...' if batch.obs.shape[1] > SHOWN else ''}): correct "
             "it, then go on."
         )
-
-
-@partial(jax.jit, static_argnames="task")
-def _model_reward(
-    task: Task, obs: Float[Array, "n obs"], act: Float[Array, "n act"], next_obs: Float[Array, "n obs"]
-) -> Float[Array, " n"]:
-    assert callable(task.reward)
-    return jax.vmap(task.reward)(obs, act, next_obs)
 
 
 def lane_seeds(seed: int, purpose: Purpose, group: int, count: int) -> list[int]:

@@ -1,0 +1,37 @@
+"""Parquet: any file of flat columns; the columns that nobody asks for are not decoded."""
+
+import io
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from musbo.core.errors import UserError
+from musbo.data.readers.table import Table, require_few, require_modest
+
+_BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, ValueError, KeyError)
+
+
+def open_parquet(data: bytes, source: str) -> Table:
+    """The table in the bytes of a Parquet file."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        schema = file.schema_arrow
+        names, metadata = tuple(schema.names), dict(schema.metadata or {})
+    except _BROKEN as error:
+        raise _unreadable(source) from error
+    require_few(len(names), source)
+
+    def read(chosen: Sequence[str]) -> pa.Table:
+        try:
+            # Nothing more of the metadata: Arrow ends the process where those of a column are damaged.
+            require_modest(file.metadata.num_rows, len(chosen), len(data), source)
+            return file.read(columns=list(chosen))
+        except _BROKEN as error:
+            raise _unreadable(source) from error
+
+    return Table(source, names, read, metadata)
+
+
+def _unreadable(source: str) -> UserError:
+    return UserError(f"{source} is not a readable Parquet file (foreign, cut short or damaged): write it again.")
