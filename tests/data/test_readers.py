@@ -183,6 +183,7 @@ def test_arrays_that_are_refused(tmp_path: Path, make):
         ),
         ("text", {"rewards": np.array(["a"] * 9)}, "rewards must hold numbers, but its type is <U1"),
         ("complex", {"rewards": np.ones(9, complex)}, "rewards must hold numbers, but its type is complex128"),
+        ("long", {"rewards": np.ones(9, np.longdouble)}, "rewards must hold numbers, but its type is float128"),
         ("short", {"rewards": np.ones(8)}, "must have one length, but observations has 9.* rewards has 8"),
         ("deep", {"observations": np.ones((9, 2, 2))}, r"observations has the shape \(9, 2, 2\); musbo needs one row"),
         ("scalar", {"rewards": np.float64(1)}, r"rewards has the shape \(\)"),

@@ -297,7 +297,9 @@ def _block(data: pa.Table, columns: Sequence[Column], source: str) -> Float32[np
     found = np.empty((data.num_rows, len(columns)), np.float32)
     for i, one in enumerate(columns):
         values = _numbers(data, one.column, source)
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which the checks report with its row
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # what float32 cannot hold becomes inf, which the checks report with its row
             if (one.scale, one.offset) == (1.0, 0.0):
                 found[:, i] = values
             else:

@@ -45,7 +45,7 @@ def skeleton(table: Table) -> str:
         "",
         *_list("obs", obs, "what the policy sees"),
         *_list("act", act, "actions as they were executed"),
-        *(_list("next_obs", after, "the observation after the action") if len(after) == len(obs) else ()),
+        *(("# " * (len(after) != len(obs)) + line) for line in _after(after)),
         "",
         _line("reward", single, "of the action in its row; not needed where your task has a formula"),
         _line("episode", single, "the same in all rows of an episode"),
@@ -113,6 +113,10 @@ def _list(role: str, names: list[str], about: str) -> list[str]:
     if not names:
         return [f"{role} = []  # {about}"]
     return [f"{role} = [  # {about}", *(f"  {_quoted(name)}," for name in names), "]"]
+
+
+def _after(names: list[str]) -> list[str]:
+    return _list("next_obs", names, "the observation after the action, as many as in obs") if names else []
 
 
 def _line(role: str, single: dict[str, str], about: str) -> str:

@@ -21,6 +21,8 @@ MOST_COLUMNS = 10_000
 """Of a file, whether they are asked for or not."""
 WIDEST = 10_000
 """Columns of one array."""
+LARGEST_NUMBER = 8
+"""Bytes: Arrow has no long doubles."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _require_numbers(name: str, array: Stored, source: str) -> int:
         raise UserError(
             f"{source}: {name} holds Python objects, and musbo unpickles nothing: save it as an array of numbers."
         )
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > LARGEST_NUMBER:
         raise UserError(f"{source}: {name} must hold numbers, but its type is {array.dtype}.")
     if len(array.shape) not in (1, 2) or 0 in array.shape[1:] or array.shape[1:] > (WIDEST,):
         raise UserError(f"{source}: {name} has the shape {array.shape}; musbo needs one row per step, [n] or [n, k].")
