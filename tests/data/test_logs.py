@@ -161,6 +161,7 @@ def test_a_step_is_checked():
         ({"day": [1, 1, None, 2, 2]}, {}, "column day has 1 empty values, first in row 2"),
         ({"day": [1.0, 1.0, math.nan, 2.0, 2.0]}, {}, "day is not a number in row 2"),
         ({"temp": ["1", "x", "3", "4", "5"]}, {}, "temp must hold numbers, but its type is string .row 1 holds 'x'"),
+        ({"day": [1, 2, 1, 2, 1]}, {}, "an episode appears again in row 2, after another one: name a column as time"),
         ({"alarm": [0, 0, 2, 0, 0]}, {"terminated": "alarm"}, "alarm must be true or false .*row 2 holds 2"),
         ({}, {"obs": "tmep"}, r"no column 'tmep', which from_dataframe names in obs \(did you mean 'temp'\?\)"),
         ({}, {"reward": "Gain"}, r"names in reward \(did you mean 'gain'\?\)"),

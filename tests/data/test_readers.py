@@ -289,3 +289,9 @@ def test_what_minari_does_not_have(minari_home: Path, make):
     minari_set(make([3]), "mine/walk-v0")
     with pytest.raises(UserError, match=r"it has mine/walk-v0"):
         musbo.read_batch("minari:mine/walk-v1")
+    steps = {"rewards": [0.0], "terminations": [True], "truncations": [False]}
+    buffer = EpisodeBuffer(id=0, observations=np.zeros((2, 1), np.float32), actions=np.zeros(1, int), **steps)  # pyright: ignore
+    box, few = gymnasium.spaces.Box(-1, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
+    minari.create_dataset_from_buffers("mine/keys-v0", [buffer], observation_space=box, action_space=few)
+    with pytest.raises(UserError, match=r"actions is Discrete\(2\); musbo needs vectors of continuous numbers"):
+        musbo.read_batch("minari:mine/keys-v0")

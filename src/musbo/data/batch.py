@@ -66,8 +66,8 @@ def make_batch(
         "act": _floats("act", act, 2),
         "reward": _floats("reward", reward, 1),
         "next_obs": _floats("next_obs", next_obs, 2),
-        "terminated": _flags("terminated", terminated),
-        "truncated": _flags("truncated", truncated),
+        "terminated": as_flags("terminated", terminated),
+        "truncated": as_flags("truncated", truncated),
     }
     n = len(columns["reward"])
     columns["episode"] = (
@@ -144,7 +144,8 @@ def _floats(name: str, values: ArrayLike, rank: int) -> np.ndarray:
         return _array(name, values, rank).astype(np.float32)
 
 
-def _flags(name: str, values: ArrayLike) -> Bool[np.ndarray, " n"]:
+def as_flags(name: str, values: ArrayLike) -> Bool[np.ndarray, " n"]:
+    """True and false, from those or from 1 and 0."""
     array = _array(name, values, 1)
     wrong = np.flatnonzero((array != 0) & (array != 1))
     if len(wrong):

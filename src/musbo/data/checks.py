@@ -126,7 +126,7 @@ def _actions(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
                 "error",
                 int(rows[0]),
                 f"{origin.name('act', i)} lies outside [{low:g}, {high:g}] in {_rows(rows)} ({values[wrong[0]]:g}): "
-                "store the clipped action that was executed",
+                "store the clipped action that was executed, in the units of the task",
             )
 
 

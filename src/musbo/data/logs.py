@@ -5,7 +5,8 @@ then no transition: only its observation is used, as what followed the row befor
 property of the transition into it. An episode of a single row has no transition at all. What was left out is counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from jaxtyping import Bool, Float32, Int, Shaped
 
 from musbo.core.errors import UserError
-from musbo.data.batch import Batch, make_batch
+from musbo.data.batch import Batch, as_flags, make_batch
 from musbo.data.checks import Origin
 from musbo.data.mapping import Chosen, Column, Mapping, choose, known_layout, mapping
 from musbo.data.readers.frames import open_frame
@@ -127,10 +128,8 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         terminated = terminated[after]
         truncated = truncated[after] | (ends & ~terminated)
     alone = 0 if after is None else int(np.sum(begins & last))
-    return Logs(
-        source,
-        _batch(
-            source,
+    with _named(source):
+        batch = make_batch(
             obs=obs[rows],
             act=_block(data, chosen.act, source)[rows],
             reward=_block(data, (chosen.reward,), source)[rows, 0] if chosen.reward else np.full(len(rows), np.nan),
@@ -139,27 +138,36 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
             truncated=truncated,
             episode=number[kept],
             step=_numbers(data, chosen.step, source)[rows] if chosen.step and not gaps else None,
-        ),
+        )
+    return Logs(
+        source,
+        batch,
         Origin(
-            tuple(one.column for one in chosen.obs), tuple(one.column for one in chosen.act),
-            tuple(one.column for one in chosen.next_obs), chosen.reward.column if chosen.reward else "reward",
-            rows, after,
+            obs=tuple(one.column for one in chosen.obs),
+            act=tuple(one.column for one in chosen.act),
+            next_obs=tuple(one.column for one in chosen.next_obs),
+            reward=chosen.reward.column if chosen.reward else "reward",
+            row=rows,
+            after=after,
         ),
-        table.names,
-        tuple(chosen.names()),
-        n,
+        columns=table.names,
+        used=tuple(chosen.names()),
+        rows=n,
         successors=0 if after is None else int(np.sum(last)) - alone,
         alone=alone,
         unordered=int(np.sum((order[1:] < order[:-1]) & ~begins[1:])),
         gaps=gaps,
-    )  # fmt: skip
+    )
 
 
-def _batch(source: str, **columns: Any) -> Batch:
+@contextmanager
+def _named(source: str) -> Iterator[None]:
+    """What is said about arrays names the log that they are from."""
     try:
-        return make_batch(**columns)
+        yield
     except UserError as error:
-        raise UserError(f"{source}: {error}") from error
+        said = str(error)
+        raise UserError(said if said.startswith(source) else f"{source}: {said}") from error
 
 
 # Order and episodes
@@ -176,6 +184,7 @@ def _order(
     """The rows in the order in which they happened, episode by episode."""
     rows = np.arange(len(flagged))
     if clock is None:
+        _require_adjacent(episode, chosen, source)
         return rows
     name = chosen.time or chosen.step
     if _is_ordered(episode, clock, flagged):
@@ -204,6 +213,19 @@ def _order(
             "episode."
         )
     return order
+
+
+def _require_adjacent(episode: Int[np.ndarray, " n"] | None, chosen: Chosen, source: str) -> None:
+    """Without a time, rows of an episode that stand apart cannot be put in order."""
+    if episode is None or np.all(np.diff(episode) >= 0):
+        return
+    starts = np.flatnonzero(np.append(True, episode[1:] != episode[:-1]))
+    _, first = np.unique(episode[starts], return_index=True)
+    if len(again := np.setdiff1d(np.arange(len(starts)), first)):
+        raise UserError(
+            f"{source}: an episode appears again in row {starts[again[0]]}, after another one: name a column as time, "
+            f"or sort the rows by {chosen.episode}; if these are two episodes, give each a name of its own."
+        )
 
 
 def _is_ordered(episode: Int[np.ndarray, " n"] | None, clock: "Clock", flagged: Bool[np.ndarray, " n"]) -> bool:
@@ -284,13 +306,8 @@ def _identities(data: pa.Table, name: str | None, source: str) -> Int[np.ndarray
 def _flags(data: pa.Table, name: str | None, source: str) -> Bool[np.ndarray, " n"]:
     if name is None:
         return np.zeros(data.num_rows, bool)
-    values = _numbers(data, name, source)
-    wrong = np.flatnonzero((values != 0) & (values != 1))
-    if len(wrong):
-        raise UserError(
-            f"{source}: {name} must be true or false (or 1 or 0), but row {wrong[0]} holds {values[wrong[0]]}."
-        )
-    return values.astype(bool)
+    with _named(source):
+        return as_flags(name, _numbers(data, name, source))
 
 
 def _block(data: pa.Table, columns: Sequence[Column], source: str) -> Float32[np.ndarray, "n k"]:

@@ -32,7 +32,7 @@ def skeleton(table: Table) -> str:
     rows = max((len(values) for values in columns.values() if values is not None), default=0)
     single = _single(table.names)
     taken = set(single.values())
-    numbers = [name for name, values in columns.items() if values is not None and name not in taken]
+    numbers = [name for name, values in columns.items() if name and values is not None and name not in taken]
     after = [name for name in numbers if _words(name)[:1] == ["next"]]
     act = [name for name in numbers if set(_words(name)[:1]) & ACTIONS]
     obs = [name for name in numbers if name not in (*after, *act)]
