@@ -22,7 +22,7 @@ Terminated = Callable[[Array], Array]  # next_obs -> scalar bool
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """Exact dynamics in jax for one example: a value goes in, a value comes out."""
+    """A simulator written in JAX, as pure functions of one state."""
 
     reset: Callable[[PRNGKeyArray], Array]  # key -> state
     step: Callable[[Array, Array], tuple[Array, Array]]  # (state, act) -> (state, reward)
@@ -50,7 +50,7 @@ Simulator = BuiltIn | Gym | DmControl
 
 @dataclass(frozen=True)
 class Task:
-    """One problem. Hashable, so that it can be a static argument of compiled functions."""
+    """A control problem: sizes, action bounds, episode length, reward, termination, and optionally a simulator."""
 
     name: str
     obs_size: int
