@@ -1,24 +1,27 @@
-"""The tables of README.md, from whatever has been measured."""
+"""The tables of README.md and of docs/log/speed.md, from whatever has been measured."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-MARKER = "<!-- results -->"
+HERE = Path(__file__).parent
+LOG = HERE.parents[1] / "docs" / "log" / "speed.md"
+sys.path.insert(0, str(HERE.parent))
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
+
 NOTHING = "not measured yet"
 
 
-def write_readme(folder: Path) -> None:
-    """Write everything after the marker anew, from the data files in `folder`; there need be no README.md."""
-    readme = folder / "README.md"
-    head = readme.read_text().partition(MARKER)[0] if readme.exists() else ""
-    readme.write_text(f"{head}{MARKER}\n\n{text(folder)}")
-
-
-def text(folder: Path) -> str:
-    parts = [works(_read(folder / "results.json"), _read(folder / "environment.json"))]
-    parts += [growth(_read(folder / "growth.json")), start(_read(folder / "start.json"))]
-    return "\n\n".join(parts) + "\n"
+def write_tables(folder: Path) -> None:
+    """From the data files in `folder`: into README.md and the log, or, for another folder, all into its README.md."""
+    found = works(_read(folder / "results.json"), _read(folder / "environment.json"))
+    more = f"{growth(_read(folder / 'growth.json'))}\n\n{start(_read(folder / 'start.json'))}"
+    if folder == HERE:
+        between(HERE / "README.md", "results", [found])
+        between(LOG, "growth", [more])
+    else:
+        (folder / "README.md").write_text(f"{found}\n\n{more}\n")
 
 
 def works(rows: list[dict[str, Any]] | None, environment: dict[str, Any] | None) -> str:
