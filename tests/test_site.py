@@ -106,6 +106,11 @@ def test_every_public_name_is_in_the_reference(pages: dict[Path, Seen]):
     assert sorted(names - anchors) == []
 
 
+def test_the_reference_shows_fields(site: Path):
+    page = re.sub(r"<[^>]+>", "", (site / "api" / "tasks.html").read_text())
+    assert "obs_size: int" in page and "act_low: tuple[float, ...]" in page
+
+
 def test_formulas_are_drawn(site: Path):
     page = (site / "methods" / "musbo.html").read_text()
     assert page.count("<math") > 10 and "arithmatex" not in page

@@ -50,7 +50,13 @@ Simulator = BuiltIn | Gym | DmControl
 
 @dataclass(frozen=True)
 class Task:
-    """A control problem: sizes, action bounds, episode length, reward, termination, and optionally a simulator."""
+    """A control problem: sizes, action bounds, episode length, reward, termination, and optionally a simulator.
+
+    `reward(obs, act, next_obs)` and `terminated(next_obs)` are functions of one example, written with jax.numpy, or
+    "learned"; `terminated=None` states that episodes end by their time limit only. Without a `simulator` there are only
+    logs. `speed` is the index of the forward velocity among the observations, for reports; `initial` draws an initial
+    observation, where the reset distribution is known.
+    """
 
     name: str
     obs_size: int
