@@ -98,6 +98,7 @@ def test_nothing_is_loaded_from_other_hosts(site: Path, pages: dict[Path, Seen])
 
 
 def test_every_public_name_is_in_the_reference(pages: dict[Path, Seen]):
+    """If not: add `::: musbo.NAME` to a page of docs/api."""
     names = {f"musbo.{name}" for name in dir(musbo) if name != "__version__"}
     for shelf in SHELVES:
         names |= {f"musbo.{shelf}.{name}" for name in importlib.import_module(f"musbo.{shelf}").__all__}
@@ -117,9 +118,10 @@ def test_formulas_are_drawn(site: Path):
 
 
 def test_the_navigation_takes_what_is_there():
-    nav = ["index.md", {"How-to": ["how-to/README.md", "how-to/*"]}, {"All": "log/*"}]
-    pages = ["index.md", "how-to/README.md", "how-to/b.md", "how-to/a.md", "log/one.md", "other.md"]
+    nav = ["index.md", {"How-to": ["how-to/README.md", "how-to/*"]}, {"All": "log/*"}, {"More": ["*"]}]
+    pages = ["index.md", "how-to/README.md", "how-to/b.md", "how-to/a.md", "log/one.md", "new/page.md", "other.md"]
     wanted = ["index.md", {"How-to": ["how-to/README.md", "how-to/a.md", "how-to/b.md"]}, {"All": ["log/one.md"]}]
+    wanted += [{"More": ["new/page.md", "other.md"]}]
     assert load("pages").expanded(nav, pages) == wanted
 
 

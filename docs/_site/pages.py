@@ -4,7 +4,7 @@
 - Links between files of the repository become links between pages; a link to a file that is not on the site loses
   its link and keeps its text. So every page reads well both here and in a file browser.
 - Formulas become MathML, which browsers draw by themselves.
-- `folder/*` in the navigation stands for all other pages of the folder.
+- `folder/*` in the navigation stands for all other pages of the folder, `*` for what is left after that.
 """
 
 import ast
@@ -63,12 +63,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def expanded(nav: Any, pages: list[str]) -> Any:
-    """The navigation with every `folder/*` replaced by the pages of the folder that are not named anywhere."""
+    """The navigation with every `folder/*`, and `*`, replaced by the pages that are not named anywhere."""
     named = set(re.findall(r"[\w./-]+\.md", repr(nav)))
+    folders = tuple(re.findall(r"'([\w.-]+/)\*'", repr(nav)))
 
     def expand(item: Any) -> list[Any]:
         if isinstance(item, dict):
             return [{title: fill(entry)} for title, entry in item.items()]
+        if item == "*":
+            return sorted(page for page in pages if not page.startswith(folders) and page not in named)
         if isinstance(item, str) and item.endswith("/*"):
             folder = item.removesuffix("*")
             return sorted(page for page in pages if page.startswith(folder) and page not in named)

@@ -102,12 +102,12 @@ def _digest(batch: Batch) -> str:
 
 
 def write_batch(path: Path | str, batch: Batch) -> None:
-    """Write a batch to a Parquet file, atomically: the file is either complete or absent."""
+    """Writes a batch so that the file is either complete or absent."""
     write_whole(Path(path), batch_bytes(batch))
 
 
 def read_batch(path: Path | str) -> Batch:
-    """Read a batch from a Parquet file. Its values are checked later, when a run uses it."""
+    """A batch from a Parquet file, ours or a user's. It is not yet checked: see `checks.require_sound`."""
     try:
         data = given(path).read_bytes()
     except OSError as error:

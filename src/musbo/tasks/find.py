@@ -41,7 +41,7 @@ OWN = "a task of your own is named as path/to/file.py:NAME or package.module:NAM
 
 
 def find_task(name: str) -> Task:
-    """The task of this name: a built-in one, `package.module:NAME` or `path/to/file.py:NAME`.
+    """A task of ours, `package.module:NAME` or `path/to/file.py:NAME`.
 
     NAME is a Task or a function without arguments that returns one.
     """
