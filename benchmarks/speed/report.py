@@ -17,7 +17,7 @@ def write_tables(folder: Path) -> None:
     """From the data files in `folder`: into README.md and the log, or, for another folder, all into its README.md."""
     found = works(_read(folder / "results.json"), _read(folder / "environment.json"))
     more = f"{growth(_read(folder / 'growth.json'))}\n\n{start(_read(folder / 'start.json'))}"
-    if folder == HERE:
+    if folder.resolve() == HERE.resolve():
         between(HERE / "README.md", "results", [found])
         between(LOG, "growth", [more])
     else:
