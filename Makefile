@@ -8,7 +8,7 @@ WORKERS = $(or $(shell awk '/^MemAvailable:/ { n = int($$2 / 2097152); print (n 
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check coverage bench clean
+.PHONY: help run test test-all check coverage docs bench clean
 
 help: ## show the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,13 +33,16 @@ check: $(VENV)/.installed-dev ## what a change has to pass: format, lint, types,
 coverage: $(VENV)/.installed-dev ## the short forms, with the lines that they miss
 	$(PYTEST) --cov --cov-report term-missing $(ARGS)
 
+docs: $(VENV)/.installed-dev ## the site, in site/ (open site/index.html); a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
 bench: $(VENV)/.installed ## speed beside the peers and the machine's limit (on an idle machine, about half an hour)
 	$(BIN)/python benchmarks/speed/run.py $(ARGS)
 	$(BIN)/python benchmarks/speed/growth.py
 	$(BIN)/python benchmarks/speed/start.py
 
 clean: ## remove the environment, caches and build products
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A system Python may come without ensurepip (Debian's does); its own pip can then fill the environment.
@@ -53,5 +56,5 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[cluster,tensorboard,hdf5,minari]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[cluster,tensorboard,hdf5,minari,docs]' --group dev
 	touch $@

@@ -1,12 +1,12 @@
-"""A method of your own as one new label: imagination halts where the models are in doubt (after MOReL).
+"""A method of your own as one new label: imagined trajectories halt where the models are uncertain (after MOReL).
 
     python examples/morel_halt.py
     musbo run pointmass --import examples/morel_halt.py --algo halt --label.penalty 30     the same on the command line
     musbo run pointmass --import examples/morel_halt.py --label halt                       MUSBO with this label
 
-A label stands between imagination and the trust-region step: it takes imagined trajectories and the labeler that judges
-them, and returns them changed. MUSBO's lowers the weight of doubtful steps. This one makes the first of them the last
-step of its trajectory, at a price, so that the policy learns to stay where the models know their way.
+A label is applied between imagination and the trust-region step: it takes imagined trajectories and the uncertainty
+model, and returns them changed. MUSBO's lowers the weight of uncertain steps. This one ends the trajectory at the first
+of them, with a penalty, so that the policy learns to stay where the models are accurate.
 """
 
 from dataclasses import dataclass, replace
@@ -22,25 +22,25 @@ from musbo.methods import ImaginedTRPO, add_method
 @musbo.stored("label/halt")
 @dataclass(frozen=True)
 class Halt:
-    """The first doubtful step ends its imagined trajectory, and pays for that."""
+    """The first uncertain step ends its imagined trajectory, with a penalty."""
 
     multiple: float = 1.0
-    """Doubt begins at this multiple of the held-out level (95th percentile) of the largest disagreement."""
+    """Threshold, as a multiple of the held-out level (95th percentile) of the largest disagreement."""
     penalty: float = 100.0
-    """Taken from the reward of the step that ends; where rewards are costs, more than an early end can save."""
+    """Subtracted from the reward of the last step; with negative rewards, more than an early end can save."""
 
     def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Signals]:
         """The shortened rollout, the disagreement behind it, and the share of trajectories that were halted."""
         apart = disagreement("max", "mean", rollout, judge, key)
-        known = apart <= self.multiple * judge.levels.spread_p95  # not so where it is no number
-        doubtful = rollout.live & ~known
-        before = jnp.cumsum(doubtful, axis=0) - doubtful.astype(int)
+        known = apart <= self.multiple * judge.levels.spread_p95  # false for NaN
+        uncertain = rollout.live & ~known
+        before = jnp.cumsum(uncertain, axis=0) - uncertain.astype(int)
         begun = jnp.arange(len(before))[:, None] - clock(rollout)[:-1]  # a row may hold several trajectories
         live = rollout.live & (before == jnp.take_along_axis(before, begun, axis=0))
-        terminated = live & (rollout.terminated | doubtful)
-        reward = jnp.where(doubtful, rollout.reward - self.penalty, rollout.reward)
+        terminated = live & (rollout.terminated | uncertain)
+        reward = jnp.where(uncertain, rollout.reward - self.penalty, rollout.reward)
         shortened = replace(rollout, reward=jnp.where(live, reward, 0.0), terminated=terminated, live=live)
-        halted = jnp.sum(live & doubtful) / trajectory_count(rollout)
+        halted = jnp.sum(live & uncertain) / trajectory_count(rollout)
         return shortened, {"disagreement": apart, "halted": jnp.full_like(apart, halted)}
 
     def findings(self, judge: Labeler, seen: Seen) -> musbo.Findings:
@@ -50,7 +50,7 @@ class Halt:
             "halted",
             share,
             "trajectories halted",
-            "Share of the imagined trajectories of an update that ended at a doubtful step.",
+            "Share of the imagined trajectories of an update that ended at an uncertain step.",
             column="halted",
             percent=True,
             series="improve",
@@ -66,7 +66,7 @@ def halt(preset, task) -> ImaginedTRPO:
     return replace(musbo.recipe("me-trpo", preset, task), label=Halt())
 
 
-add_method("halt", "imagination ends at the first doubtful step, at a price (after MOReL)", halt)
+add_method("halt", "imagined trajectories end at the first uncertain step (after MOReL)", halt)
 
 
 def small(label: Halt) -> ImaginedTRPO:

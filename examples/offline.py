@@ -2,8 +2,8 @@
 
     python examples/offline.py
 
-The reward is not known as a formula either: it is learned from the logs. Only at the end the policy is tried in the
-world that made them, which stands for the real house.
+There is no formula for the reward either: it is learned from the logs. Only at the end is the policy tried in the
+simulated house that made the logs.
 """
 
 from pathlib import Path

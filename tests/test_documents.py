@@ -80,3 +80,16 @@ def test_every_method_has_a_page():
     assert set(pages) == set(ALGORITHMS)
     for name, page in pages.items():
         assert f"`{name}`" in (ROOT / "docs" / "methods" / page).read_text() or page == f"{name}.md"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "benchmarks").glob("*/README.md")), ids=lambda path: path.parent.name)
+def test_a_benchmark_fits_on_a_page(page: Path):
+    """One figure at most, one table at most, 300 words beside it, and a command. Notes go to docs/log."""
+    text = page.read_text()
+    assert "```sh\n" in text
+    prose = re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.DOTALL)
+    lines = prose.splitlines()
+    assert sum(line.startswith("![") for line in lines) <= 1
+    assert sum(line.startswith("|---") for line in lines) <= 1
+    words = re.sub(r"\]\([^)]*\)", "]", "\n".join(line for line in lines if not line.startswith("|"))).split()
+    assert len(words) <= 300, len(words)

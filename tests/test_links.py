@@ -85,7 +85,7 @@ def test_links_lead_somewhere(document: Path):
 
 def test_the_documents_are_found():
     names = {str(path.relative_to(ROOT)) for path in DOCUMENTS}
-    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/tutorial.md", "benchmarks/speed/README.md"} <= names
+    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/index.md", "benchmarks/speed/README.md"} <= names
 
 
 OTHER = """# Other

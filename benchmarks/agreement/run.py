@@ -149,23 +149,26 @@ def described(work: Path, task: str) -> str:
     return known[task]
 
 
+def spread(values: list[float]) -> str:
+    """Mean and deviation over seeds."""
+    return f"{statistics.mean(values):.0f}" + (f" ± {statistics.stdev(values):.0f}" if len(values) > 1 else "")
+
+
 def told(work: Path) -> list[str]:
     known, lines = gathered(work), []
     with RESULTS.open("w") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([*Cell._fields, "returns"])
         writer.writerows([*cell, " ".join(f"{value:.1f}" for value in known[cell])] for cell in known)
+    lines += ["| logs | method | made by | seeds | return, second half of training | at the end |"]
+    lines += ["|---|---|---|---|---|---|"]
     for task in dict.fromkeys(cell.task for cell in known):
-        lines += ["", f"### {task}", "", described(work, task), ""]
-        lines += ["| method | made by | second half of training, by seed | mean | deviation | at the end, by seed |"]
-        lines += ["|---|---|---|---|---|---|"]
         for algo, who in dict.fromkeys((cell.algo, cell.made_by) for cell in cells()):
             mine = [found for cell, found in known.items() if cell[:3] == (task, algo, who)]
             if mine:
-                halves = [settled(found) for found in mine]
-                spread = f"{statistics.stdev(halves):.0f}" if len(halves) > 1 else "-"
-                words = [", ".join(f"{value:.0f}" for value in row) for row in (halves, [found[-1] for found in mine])]
-                lines.append(f"| {algo} | {who} | {words[0]} | {statistics.mean(halves):.0f} | {spread} | {words[1]} |")
+                words = [spread([settled(found) for found in mine]), spread([found[-1] for found in mine])]
+                lines.append(f"| {task} | {algo} | {who} | {len(mine)} | {words[0]} | {words[1]} |")
+    lines += ["", *(f"{task}: {described(work, task)}" for task in dict.fromkeys(cell.task for cell in known))]
     missing = [" ".join(map(str, cell)) for cell in cells() if cell not in known]
     return [*lines, "", "Not run yet: " + "; ".join(missing) + "."] if missing else lines
 

@@ -38,38 +38,33 @@ def course(row: dict[str, str], digits: int) -> str:
 
 
 def told(tables: Path) -> list[str]:
-    lines = []
-    for file in sorted(tables.glob("methods-*.csv")):
-        slug = file.stem.removeprefix("methods-")
-        returns = {row["method"]: row for row in rows(tables / f"returns-{slug}.csv")}
-        seen = {(row["diagnostic"], row["method"]): row for row in rows(tables / f"diagnostics-{slug}.csv")}
-        lines += ["", f"### {slug}", "", f"![Return after each deployment](figures/curves-{slug}.svg)", ""]
-        lines += ["| method | seeds | return after each deployment | novelty | model error | trajectory error | min |"]
-        lines += ["|---|---|---|---|---|---|---|"]
-        for row in rows(file):
-            name = row["method"]
-            deviation = f" ± {float(row['deviation']):.0f}" if row["deviation"] else ""
-            of = [course(seen.get((kind, name), {}), d) for kind, d in (("novelty", 3), ("dynamics error", 3))]
-            path = course(seen.get(("trajectory error", name), {}), 2)
-            minutes = f"{60 * float(row['hours']):.0f}"
-            lines.append(
-                f"| {name} | {row['seeds']} | {course(returns[name], 0)}{deviation} | "
-                f"{' | '.join(of)} | {path} | {minutes} |"
-            )
+    """One row per method: returns after each deployment, task beside task."""
+    slugs = [file.stem.removeprefix("methods-") for file in sorted(tables.glob("methods-*.csv"))]
+    methods = {slug: {row["method"]: row for row in rows(tables / f"methods-{slug}.csv")} for slug in slugs}
+    returns = {slug: {row["method"]: row for row in rows(tables / f"returns-{slug}.csv")} for slug in slugs}
+    head = " | ".join(f"{slug.partition('-')[0]}: seeds | return after each deployment" for slug in slugs)
+    lines = [f"| method | {head} |", "|---" * (1 + 2 * len(slugs)) + "|"]
+    for name in dict.fromkeys(name for slug in slugs for name in methods[slug]):
+        cells = [name]
+        for slug in slugs:
+            row = methods[slug].get(name)
+            deviation = f" ± {float(row['deviation']):.0f}" if row and row["deviation"] else ""
+            cells += [row["seeds"], course(returns[slug][name], 0) + deviation] if row else ["", "not run"]
+        lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", *absent()]
 
 
 def absent() -> list[str]:
-    """What has not been run, by task and method."""
+    """How many of the planned runs have not been made, and which."""
     every = [(HERE / "records" / name, cell) for name in STUDIES for cell in cells(load(str(HERE / f"{name}.toml")))]
     missing = [cell for folder, cell in every if look(folder, cell).state != "done"]
     if not missing:
-        return ["All runs are there."]
-    lines = [f"Missing, {len(missing)} of {len(every)} runs:", ""]
-    for task, method in dict.fromkeys((cell.task, cell.method.name) for cell in missing):
-        seeds = [str(cell.seed) for cell in missing if (cell.task, cell.method.name) == (task, method)]
-        lines.append(f"- {task}, {method}: {', '.join(seeds)}")
-    return lines
+        return ["All planned runs have been made."]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for cell in missing:
+        groups.setdefault((cell.task, str(cell.seed)), []).append(cell.method.name)
+    listed = "; ".join(f"{task} seed {seed}: {', '.join(names)}" for (task, seed), names in groups.items())
+    return [f"Not run yet, {len(missing)} of {len(every)}: {listed}."]
 
 
 def main() -> None:

@@ -2,8 +2,8 @@
 
     python benchmarks/fast-preset/costs.py
 
-Writes the column `tera_operations` of trials.csv and the table of README.md between its marks, counted as for the
-methods (../methods/operations.py). Settings that no trial changed are those of `fast`.
+Writes the column `tera_operations` of trials.csv and the table of docs/log/fast-preset.md, counted as for the methods
+(../methods/operations.py). Settings that no trial changed are those of `fast`.
 """
 
 import csv
@@ -61,7 +61,7 @@ def main() -> None:
         writer = csv.DictWriter(stream, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    between(HERE / "README.md", "operations", table)
+    between(HERE.parents[1] / "docs" / "log" / "fast-preset.md", "operations", table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The returns of a few runs as data and as a table of README.md.
+"""The returns of a few runs as data, and as a table of README.md (one-batch) or docs/log/methods.md (the others).
 
     python benchmarks/methods/returns.py NAME STUDY ...
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from musbo.reporting.gather import gather
 
 HERE = Path(__file__).parent
+LOG = HERE.parents[1] / "docs" / "log" / "methods.md"
 sys.path.insert(0, str(HERE.parent))
 from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
 
@@ -54,7 +55,8 @@ def main() -> None:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    between(HERE / "README.md", asked.name, told(rows))
+    page = HERE / "README.md" if asked.name == "one-batch" else LOG
+    between(page, asked.name, told(rows))
 
 
 if __name__ == "__main__":

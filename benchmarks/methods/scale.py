@@ -3,7 +3,7 @@
     python benchmarks/methods/scale.py STUDY ...
 
 The studies are those of ../comparison; of each method the run with the lowest seed is taken. Runs that are not there
-stay as they were in scale.csv, so that the methods may be run at different times; README.md has the table.
+stay as they were in scale.csv, so that the methods may be run at different times; docs/log/methods.md has the table.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def main() -> None:
         writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows.values())
-    between(HERE / "README.md", "scale", told(rows))
+    between(HERE.parents[1] / "docs" / "log" / "methods.md", "scale", told(rows))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ STUDY is one of `musbo study novelty-fast`, finished or not. Writes results.csv 
 
 import argparse
 import csv
-import statistics
 import sys
 from pathlib import Path
 
@@ -50,25 +49,16 @@ def row(summary: Summary) -> dict[str, list[str]]:
 
 
 def told(rows: Rows) -> list[str]:
-    lines = ["| method | seed | 2 | 3 | 4 | 5 |", "|---|---|---|---|---|---|"]
+    lines = ["| method | seed | 2 | 3 | 4 | 5 | return after each deployment |", "|---|---|---|---|---|---|---|"]
     for name in METHODS:
         if name in PAPER:
-            lines.append(f"| {name} | *paper* | " + " | ".join(f"*{value:.3f}*" for value in PAPER[name]) + " |")
-        mine = [(seed, rows[name, seed]["novelty"]) for seed in SEEDS if (name, seed) in rows]
-        lines += [f"| {name} | {seed} | " + " | ".join(values) + " |" for seed, values in mine]
-        if len(mine) > 1:
-            means = (statistics.mean(map(float, values)) for values in zip(*(of for _, of in mine), strict=True))
-            lines.append(f"| {name} | mean | " + " | ".join(f"**{value:.3f}**" for value in means) + " |")
-    lines += ["", "| method | seed | return after each deployment | median zeta of batches 2 to 5 | share at its cap |"]
-    lines += ["|---|---|---|---|---|"]
-    for name in METHODS:
+            lines.append(f"| {name} | *paper* | " + " | ".join(f"*{value:.3f}*" for value in PAPER[name]) + " | |")
         for seed in SEEDS:
             if (name, seed) in rows:
                 of = rows[name, seed]
-                noise = (" ".join(of[part]) if of["zeta"][0] != "-" else "-" for part in ("zeta", "at_cap"))
-                lines.append(f"| {name} | {seed} | {' '.join(of['returns'])} | {' | '.join(noise)} |")
+                lines.append(f"| {name} | {seed} | {' | '.join(of['novelty'])} | {' '.join(of['returns'])} |")
     missing = [f"{name} {seed}" for name in METHODS for seed in SEEDS if (name, seed) not in rows]
-    return [*lines, "", f"Missing: {', '.join(missing)}."] if missing else lines
+    return [*lines, "", f"Not run yet: {', '.join(missing)}."] if missing else lines
 
 
 def main() -> None:

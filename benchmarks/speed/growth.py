@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from report import write_readme
+from report import write_tables
 
 HERE = Path(__file__).parent
 SIZES = [50_000, 150_000, 500_000, 1_500_000, 5_000_000]
@@ -223,7 +223,7 @@ def main() -> None:
     for name, value in found["summary"].items():
         print(f"{name}: {value:.3f}")
     (out / "growth.json").write_text(json.dumps(found, indent=1) + "\n")
-    write_readme(out)
+    write_tables(out)
 
 
 if __name__ == "__main__":

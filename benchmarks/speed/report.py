@@ -1,24 +1,27 @@
-"""The tables of README.md, from whatever has been measured."""
+"""The tables of README.md and of docs/log/speed.md, from whatever has been measured."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-MARKER = "<!-- results -->"
+HERE = Path(__file__).parent
+LOG = HERE.parents[1] / "docs" / "log" / "speed.md"
+sys.path.insert(0, str(HERE.parent))
+from document import between  # noqa: E402  # pyright: ignore[reportMissingImports]
+
 NOTHING = "not measured yet"
 
 
-def write_readme(folder: Path) -> None:
-    """Write everything after the marker anew, from the data files in `folder`; there need be no README.md."""
-    readme = folder / "README.md"
-    head = readme.read_text().partition(MARKER)[0] if readme.exists() else ""
-    readme.write_text(f"{head}{MARKER}\n\n{text(folder)}")
-
-
-def text(folder: Path) -> str:
-    parts = [works(_read(folder / "results.json"), _read(folder / "environment.json"))]
-    parts += [growth(_read(folder / "growth.json")), start(_read(folder / "start.json"))]
-    return "\n\n".join(parts) + "\n"
+def write_tables(folder: Path) -> None:
+    """From the data files in `folder`: into README.md and the log, or, for another folder, all into its README.md."""
+    found = works(_read(folder / "results.json"), _read(folder / "environment.json"))
+    more = f"{growth(_read(folder / 'growth.json'))}\n\n{start(_read(folder / 'start.json'))}"
+    if folder.resolve() == HERE.resolve():
+        between(HERE / "README.md", "results", [found])
+        between(LOG, "growth", [more])
+    else:
+        (folder / "README.md").write_text(f"{found}\n\n{more}\n")
 
 
 def works(rows: list[dict[str, Any]] | None, environment: dict[str, Any] | None) -> str:
@@ -28,7 +31,7 @@ def works(rows: list[dict[str, Any]] | None, environment: dict[str, Any] | None)
         f"Measured on {environment['processor']}, {environment['cores']} cores; "
         f"matrix products 1024 x 1024 x 1024: {_square(rows)} GFLOP/s in the slowest and the fastest run.",
         "",
-        "| work | ours | peer | peer's | ratio | wanted | limit | share of the limit | wanted | reached |",
+        "| work | ours | peer | time of the peer | ratio | target | limit | share of the limit | target | reached |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -76,11 +79,11 @@ def growth(found: dict[str, Any] | None) -> str:
     said = found["summary"]
     lines += [
         "",
-        f"- Time of an epoch: exponent {said['epoch_exponent']:.3f} in the size of D_all (wanted: 0.95 to 1.05), "
+        f"- Time of an epoch: exponent {said['epoch_exponent']:.3f} in the size of D_all (target: 0.95 to 1.05), "
         f"{said['deployments_exponent']:.3f} in the number of deployments.",
-        f"- Peak memory: {said['memory_slope']:.2f} times the data (wanted: at most 3) plus "
+        f"- Peak memory: {said['memory_slope']:.2f} times the data (target: at most 3) plus "
         f"{said['memory_constant_mb']:.0f} MB.",
-        f"- TRPO update: exponent {said['update_exponent']:.3f} in the size of D_all (wanted: no dependence); "
+        f"- TRPO update: exponent {said['update_exponent']:.3f} in the size of D_all (target: no dependence); "
         f"the slowest took {said['update_spread']:.2f} times as long as the fastest.",
     ]
     return "\n".join(lines)
@@ -92,7 +95,7 @@ def start(found: dict[str, Any] | None) -> str:
     help_, first = found["help"], found["first_update"]
     return "\n".join(
         [
-            "| start | seconds | beside | ratio | wanted |",
+            "| start | seconds | beside | ratio | target |",
             "|---|---|---|---|---|",
             f"| `musbo --help` | {help_['musbo_s']:.3f} | `import numpy`: {help_['numpy_s']:.3f} "
             f"| {help_['ratio']:.2f} | at most 5 |",

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from limit import Rates, Shape
-from report import write_readme
+from report import write_tables
 from works import FULL, SMALL, WORKS, Sizes, Work
 
 from musbo.core.compilation import keep_compiled
@@ -203,7 +203,7 @@ def main() -> None:
     ordered = [rows[name] for name in WORKS if name in rows]
     (out / "results.json").write_text(json.dumps(ordered, indent=1) + "\n")
     (out / "environment.json").write_text(json.dumps(about, indent=1) + "\n")
-    write_readme(out)
+    write_tables(out)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from report import write_readme
+from report import write_tables
 
 HERE = Path(__file__).parent
 HELP = ["-m", "musbo", "--help"]
@@ -122,7 +122,7 @@ def main() -> None:
         "first_update": measure_runs(options, options.runs or (1 if options.small else 3)),
     }
     (out / "start.json").write_text(json.dumps(found, indent=1) + "\n")
-    write_readme(out)
+    write_tables(out)
 
 
 if __name__ == "__main__":

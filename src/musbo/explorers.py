@@ -1,6 +1,6 @@
 """Explorers: how data are collected around a policy.
 
-An explorer makes the `Actor` that goes into the field; `Explore` says what one of your own needs. `uniform` is the
+An explorer makes the `Actor` that collects a batch; `Explore` is the protocol for one of your own. `uniform` is the
 actor of the first deployment, when nothing has been learned yet.
 """
 

@@ -1,7 +1,7 @@
-"""Handovers: which policy of a deployment's updates is handed over.
+"""Handovers: which of the trained policies is the result of a deployment.
 
-Every few updates the policy is checked in imagination (`Rating`), and a handover says which one would be the result
-now (`Choice`); `Handover` says what one of your own needs.
+Every few updates the policy is rated in imagination (`Rating`), and a handover selects the result so far (`Choice`);
+`Handover` is the protocol for one of your own.
 """
 
 from musbo.learning.handover import BestImagined, Choice, Guarded, Handover, Last, Rating

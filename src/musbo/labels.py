@@ -1,9 +1,9 @@
-"""Labels: what a method makes of its models' doubt.
+"""Labels: how a method treats the uncertainty of imagined steps.
 
-A label of `ImaginedTRPO` is a function of imagined trajectories (`Rollout`) and the labeler that judges them
-(`Labeler`): it changes weights, rewards or ends, and reports signals. `Label` says what one of your own needs, and
-`disagreement` is what most are made from. A row of a rollout may hold several trajectories: `clock` says how old each
-is at every step. `Penalty` is the price on doubt of `MOPO`.
+A label of `ImaginedTRPO` is a function of imagined trajectories (`Rollout`) and the uncertainty model (`Labeler`): it
+changes weights, rewards or terminations, and reports signals. `Label` is the protocol for one of your own, and
+`disagreement` the quantity that most are based on. A row of a rollout may hold several trajectories: `clock` is the age
+of the trajectory at every step. `Penalty` is the reward penalty of `MOPO`.
 """
 
 from musbo.learning.imagine import Rollout, clock, trajectory_count

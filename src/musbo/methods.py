@@ -1,7 +1,7 @@
 """Methods: how a policy is made from batches.
 
-A method is a frozen dataclass of settings that answers what a campaign asks (`Method`). `recipe` gives the value of a
-known one, to be changed with `dataclasses.replace`; `add_method` makes one of your own a choice of `--algo`.
+A method is a frozen dataclass of settings that implements the protocol `Method`. `recipe` returns the settings of a
+known one, which can be changed with `dataclasses.replace`; `add_method` makes one of your own a value of `--algo`.
 """
 
 from musbo.algorithms.floors import Chance, Imitation

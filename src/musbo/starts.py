@@ -1,7 +1,7 @@
-"""Starts: where the policy optimisation of a deployment begins.
+"""Starts: how the policy optimisation of a deployment is initialised.
 
-`Clone` begins with behaviour cloning of the newest batch, `Continue` with the policy that collected it; `Start` says
-what one of your own needs.
+`Clone` starts from behaviour cloning on the newest batch, `Continue` from the policy that collected it; `Start` is the
+protocol for one of your own.
 """
 
 from musbo.learning.start import Clone, Continue, Start

@@ -72,7 +72,7 @@ class Imitation:
 @stored("method/chance")
 @dataclass(frozen=True)
 class Chance:
-    """Uniformly random actions, in the field and as the policy that is handed over."""
+    """Uniformly random actions, for collection and as the final policy."""
 
     @property
     def stages(self) -> tuple[Stage, ...]:

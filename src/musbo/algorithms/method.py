@@ -26,7 +26,7 @@ DONE = "done"
 @stored("forecast")
 @dataclass(frozen=True)
 class Forecast:
-    """What imagination promises of a policy."""
+    """What the models predict for a policy."""
 
     total: float | None
     """Mean imagined return of a trajectory."""
@@ -38,7 +38,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Metrics:
-    """One report of a training under way."""
+    """Progress and metrics of a training step."""
 
     stage: str
     """A name of the method's stages; `done` at the end; anything else is a report on the side, such as a check."""
@@ -73,7 +73,7 @@ def fit_metrics(stage: str, epoch: Epoch, column: str = "") -> Metrics:
 
 
 class Foresight(NamedTuple):
-    """What a model says of the future: for diagnostics alone, nothing is trained on it."""
+    """Predictions of a model, for diagnostics only."""
 
     courses: Callable[[Task, Float[Array, "b obs"], int, Float[Array, "b t act"] | None], tuple[Any, Any, Any]]
     """(task, start, steps, actions): where the policy, or the actions given, lead, for how long, and the reward."""
@@ -95,7 +95,7 @@ class Method(Protocol):
         ...
 
     def require(self, task: Task) -> None:
-        """Refuse, in one sentence, a task that the method cannot serve: now, and not after hours of work."""
+        """Raise a UserError for a task that the method does not support, before anything is run."""
         ...
 
     def begin(self, task: Task, key: PRNGKeyArray) -> Any:
@@ -103,11 +103,11 @@ class Method(Protocol):
         ...
 
     def actor(self, task: Task, state: Any) -> Actor:
-        """Who collects the next batch."""
+        """The actor that collects the next batch."""
         ...
 
     def foresight(self, state: Any) -> Foresight | None:
-        """What its model can be asked after training; None without a model."""
+        """Predictions of its model after training; None without a model."""
         ...
 
     def train(self, task: Task, data: Dataset, state: Any, key: PRNGKeyArray) -> Iterator[tuple[Any, Metrics]]:

@@ -106,7 +106,7 @@ def recipe(name: Imagined, preset: Preset, task: Task | str) -> ImaginedTRPO: ..
 @overload
 def recipe(name: str, preset: Preset, task: Task | str) -> Method: ...
 def recipe(name: str, preset: Preset, task: Task | str) -> Method:
-    """The value of a method for a task, or for the one of ours that has this name."""
+    """The settings of a method for a preset and a task, given as a Task or as the name of a built-in one."""
     registry.load()  # other packages may bring methods of their own
     if name not in ALGORITHMS:
         raise UserError(f"there is no algorithm {name!r}: choose one of {', '.join(ALGORITHMS)}.")
@@ -127,9 +127,9 @@ def _known(task: Task | str) -> Task:
 
 
 def add_method(name: str, line: str, make: Callable[[Preset, Task], Method], floor: bool = False) -> None:
-    """Make a method known under `name`: `make(preset, task)` returns its settings for a Task, `line` describes it.
+    """Register a method under `name`: `make(preset, task)` returns its settings for a Task, `line` describes it.
 
-    It is then a choice of `--algo`, with a flag for every setting. The class of its settings and that of its state need
+    It is then a value of `--algo`, with a flag for every setting. The class of its settings and that of its state need
     names to be stored by (`@musbo.stored`). Call it at the top of a module that `--import` or an entry point brings in.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):

@@ -84,7 +84,7 @@ def _require_sound(policy: AnyPolicy, obs_size: int, act_size: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A finished run: where it lies, what came out, and the policy that is its product."""
+    """A finished run: its folder, its summary and the final policy."""
 
     folder: Path
     summary: Summary
@@ -118,10 +118,10 @@ def run(
 ) -> Result:
     """A whole campaign: `budget` deployments of `batch_size` transitions, each followed by training and evaluation.
 
-    `task` is a name as on the command line, or a Task; `data` are batches that exist already, as the first deployments:
-    files (`mapping` says what their columns mean), or what `musbo.data.from_dataframe` and `make_batch` return.
-    What is not said is the preset's. Everything is written to `out` (by default a folder in `runs/`); a run that was
-    interrupted goes on with `resume`.
+    `task` is a name as on the command line, or a Task. `data` are batches that you already have, and count as the first
+    deployments: files (`mapping` says what their columns mean), or what `musbo.data.from_dataframe` and `make_batch`
+    return. Arguments that are None take the values of the preset. Everything is written to `out`, by default a folder
+    in `runs/`; an interrupted run is continued with `resume`.
     """
     settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
     own = task if isinstance(task, Task) else None
@@ -157,9 +157,9 @@ def resume(
     checkpoint_seconds: float = runner.CHECKPOINT_SECONDS,
     trust_task: bool = False,
 ) -> Result:
-    """Do all that is left of the run in `folder`.
+    """Continue the run in `folder` until it is finished.
 
-    A task of your own is not imported because a run names it: give it as `task`, or say `trust_task=True`.
+    A run that names a task of your own does not import it by itself: pass it as `task`, or set `trust_task=True`.
     """
     keep_compiled()
     folder = given(folder)
@@ -172,7 +172,7 @@ def _given(task: str | Task | None) -> Task | None:
 
 
 def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
-    """The policy of a run's folder (after `deployment`; by default the last), or of a `policy.safetensors` file."""
+    """The policy of a run (after `deployment`, by default the last one), or of a `policy.safetensors` file."""
     keep_compiled()
     path = given(path)
     if path.is_dir():
@@ -185,7 +185,7 @@ def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A policy of a run, measured in the simulator."""
+    """Returns of a policy, evaluated in the simulator."""
 
     run: Path
     task: str
@@ -210,7 +210,7 @@ def evaluate(
     task: str | Task | None = None,
     trust_task: bool = False,
 ) -> Measurement:
-    """The run's policy over whole episodes in the simulator: by default the very episodes of the run's evaluation."""
+    """Evaluate a policy of a run over whole episodes in the simulator, by default on the episodes of its evaluation."""
     settings, found, policy, d, seed = _visit(given(folder), deployment, seed, task, trust_task)
     count = settings.episodes if episodes is None else episodes
     return Measurement(Path(folder), settings.task, d, seed, measure.measure(found, policy, count, seed))

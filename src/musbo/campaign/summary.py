@@ -70,7 +70,7 @@ def per_step(total: float | None, steps: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was run and what came out, finished or not."""
+    """Settings and results of a run, finished or not."""
 
     settings: Campaign
     task: TaskShape
@@ -82,7 +82,7 @@ class Summary:
 
     @property
     def deployed(self) -> int:
-        """Deployments that are spent."""
+        """Number of deployments used so far."""
         return len(self.deployments)
 
     @property
@@ -100,7 +100,7 @@ class Summary:
 
     @property
     def policy_sha256(self) -> str | None:
-        """Of the newest policy."""
+        """SHA-256 of the newest policy."""
         trained = [item.training for item in self.deployments if item.training is not None]
         return trained[-1].policy_sha256 if trained else None
 
@@ -110,7 +110,7 @@ class Summary:
 
     @property
     def evaluation_steps(self) -> int:
-        """Steps in the simulator that were for measuring alone."""
+        """Simulator steps that were used for evaluation only."""
         measured = [item.evaluation.episodes for item in self.deployments if item.evaluation]
         return sum(episodes.steps for episodes in measured if episodes is not None)
 

@@ -57,13 +57,12 @@ def study(
     imports: Sequence[str] = (),
     trust_task: bool = False,
 ) -> StudyResult:
-    """Methods x tasks x budgets x seeds, each a run in a directory of its own below `out`.
+    """Run all combinations of methods, tasks, budgets and seeds, each in its own directory below `out`.
 
-    `file` is a .toml file or the name of a study that comes with musbo; without one, `tasks` and `algos` say what is
-    run. `settings` are words that every run gets, as on the command line; `imports` are modules or files with methods
-    or parts of your own, which every run imports first. Tasks that are Python which only the record in `out` names are
-    run with `trust_task`. What is done already is not run again, so the same call goes
-    on after a stop.
+    `file` is a .toml file or the name of a study that comes with musbo; without one, give `tasks` and `algos`.
+    `settings` are flags for every run, as on the command line; `imports` are modules or files with methods or parts of
+    your own, which every run imports first. Tasks in Python files that only the record in `out` names need
+    `trust_task`. Finished runs are not repeated, so the same call resumes a study.
     """
     said = Said(
         str(file) if file else None, tuple(tasks), tuple(algos), tuple(seeds), preset, budget, batch_size,

@@ -51,7 +51,7 @@ class Curve:
 @stored("diagnostic")
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing worth knowing about a batch or a training."""
+    """A named number about a batch or a training, with its title and description for tables and reports."""
 
     name: str
     """A short key: the name of columns in files, and of a series in the metrics of training."""
@@ -73,7 +73,7 @@ class Diagnostic:
 @stored("caution")
 @dataclass(frozen=True)
 class Caution:
-    """A sentence that a person should read: what looks wrong, and what to try."""
+    """A warning: one sentence that says what looks wrong and what to try."""
 
     kind: str
     """Cautions of one kind differ in their numbers only."""
@@ -83,7 +83,7 @@ class Caution:
 @stored("findings")
 @dataclass(frozen=True)
 class Findings:
-    """What a part of a method has to say."""
+    """The diagnostics and warnings of one part of a method."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
     cautions: tuple[Caution, ...] = ()

@@ -56,7 +56,7 @@ _loaded = False
 
 
 def stored(name: str, version: int = 1, upgrades: Mapping[int, Upgrade] | None = None) -> Callable[[T], T]:
-    """Give a class the name and version that files know it by."""
+    """Give a class the name and version under which it is stored in files."""
 
     def decorate(cls: T) -> T:
         register(cls, name, version, upgrades)

@@ -60,7 +60,7 @@ def make_batch(
     episode: ArrayLike | None = None,
     step: ArrayLike | None = None,
 ) -> Batch:
-    """A Batch from anything that looks like arrays. Without `episode` the episodes end where the flags say so."""
+    """A Batch from arrays or lists. Without `episode`, episodes are derived from `terminated` and `truncated`."""
     columns = {
         "obs": _floats("obs", obs, 2),
         "act": _floats("act", act, 2),

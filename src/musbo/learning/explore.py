@@ -58,7 +58,7 @@ class Plain:
 @stored("explore/seeking")
 @dataclass(frozen=True)
 class Seeking:
-    """Noise that grows where the labeler is in doubt (eq. 16)."""
+    """Noise that grows with the disagreement of the labeler (eq. 16)."""
 
     sigma: float = 0.01
     """Standard deviation of eps_const, as a share of the half-range (paper: 0.01, searched over 0.01, 0.05, 0.1)."""

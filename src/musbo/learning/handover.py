@@ -88,7 +88,7 @@ class NotWorse:
 @stored("handover/guarded")
 @dataclass(frozen=True)
 class Guarded:
-    """Hand over the last policy before the imagination stops being credible."""
+    """Hand over the last policy before the models stop being credible."""
 
     multiple: float = 3.0
     """Largest disagreement along the policy's imagined path, in multiples of its mean on held-out data."""
@@ -126,7 +126,7 @@ class Check:
 
 @stored("state/rating")
 class Rating(eqx.Module):
-    """What imagination says of one policy."""
+    """How the models rate one policy."""
 
     returns: Float[Array, " k"]  # mean imagined return under each member of M
     length: Float[Array, ""]  # mean imagined steps
@@ -142,7 +142,7 @@ def _unrated(fields: dict[str, Any]) -> dict[str, Any]:
 
 @stored("state/choice", version=2, upgrades={1: _unrated})
 class Choice(eqx.Module):
-    """The policy that would be handed over now, and what imagination says of it."""
+    """The policy that would be handed over now, and its rating."""
 
     policy: AnyPolicy
     rating: Rating

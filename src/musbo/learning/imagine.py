@@ -71,7 +71,7 @@ class Rollout(eqx.Module):
 
 
 def clock(rollout: Rollout) -> Int[Array, "t1 b"]:
-    """How many steps every state of a rollout, the last one included, is away from where its trajectory began."""
+    """Number of steps since its trajectory began, for every state of a rollout including the last one."""
     ended = rollout.terminated | ~rollout.live
     row = jnp.arange(ended.shape[0] + 1)[:, None]
     begun = jnp.concatenate([jnp.zeros((1, ended.shape[1]), jnp.int32), jnp.where(ended, row[1:], 0)])
@@ -79,7 +79,7 @@ def clock(rollout: Rollout) -> Int[Array, "t1 b"]:
 
 
 def trajectory_count(rollout: Rollout) -> Int[Array, ""]:
-    """How many trajectories a rollout holds: one per row, and those that began anew."""
+    """Number of trajectories in a rollout: one per row, and those that were restarted."""
     anew = rollout.live[1:] & (clock(rollout)[1:-1] == 0)
     return rollout.live.shape[1] + jnp.sum(anew, dtype=jnp.int32)
 

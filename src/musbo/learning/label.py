@@ -40,7 +40,7 @@ Seen: TypeAlias = Mapping[str, Quantiles | None]
 
 @runtime_checkable
 class Label(Protocol):
-    """How far imagination is trusted: a function Rollout -> Rollout."""
+    """How uncertain imagined steps are treated: a function Rollout -> Rollout."""
 
     def __call__(self, rollout: Rollout, judge: Labeler, key: PRNGKeyArray) -> tuple[Rollout, Signals]:
         """The rollout with its weights, rewards or ends changed, and the label's signals."""
@@ -170,7 +170,7 @@ def disagreement_shown(apart: Quantiles | None) -> Diagnostic:
 @stored("settings/penalty")
 @dataclass(frozen=True)
 class Penalty:
-    """A price on doubt: the reward is lowered where a stochastic model is unsure (MOPO)."""
+    """A reward penalty where a stochastic model is uncertain (MOPO)."""
 
     coefficient: float = 1.0
     """lambda_p: price of one unit of the largest member's predicted standard deviation (MOPO: 1 on most data)."""

@@ -25,7 +25,7 @@ Signal: TypeAlias = Float[Array, " b"]
 
 @runtime_checkable
 class Actor(Protocol):
-    """What can go into the field: a pytree with pure methods that are batched over lanes.
+    """What collects data: a pytree with pure methods that are batched over lanes.
 
     With `needs_oracle` it also has tentative(obs, key) -> act and act_oracle(obs, tentative, next_obs, key) ->
     (act, signal).

@@ -20,9 +20,9 @@ def report(
 ) -> Written:
     """One page about runs or studies, with figures and tables as files beside it.
 
-    `out` is by default the directory `report` in the run or study, if it is one. `scores` are returns by task: the page
-    counts the deployments until they are reached. `film` asks the simulator for pictures of the last policy; where the
-    task is Python that a run names, only with `trust_task`.
+    `out` is by default the directory `report` in the run or study, if there is only one. `scores` maps tasks to
+    returns: the page counts the deployments until they are reached. `film` renders the last policy in the
+    simulator; if the task is a Python file that only the run names, this needs `trust_task`.
     """
     places = [given(folder) for folder in folders]
     if tensorboard_logs:

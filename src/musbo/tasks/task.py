@@ -22,7 +22,7 @@ Terminated = Callable[[Array], Array]  # next_obs -> scalar bool
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """Exact dynamics in jax for one example: a value goes in, a value comes out."""
+    """A simulator written in JAX, as pure functions of one state."""
 
     reset: Callable[[PRNGKeyArray], Array]  # key -> state
     step: Callable[[Array, Array], tuple[Array, Array]]  # (state, act) -> (state, reward)
@@ -50,7 +50,13 @@ Simulator = BuiltIn | Gym | DmControl
 
 @dataclass(frozen=True)
 class Task:
-    """One problem. Hashable, so that it can be a static argument of compiled functions."""
+    """A control problem: sizes, action bounds, episode length, reward, termination, and optionally a simulator.
+
+    `reward(obs, act, next_obs)` and `terminated(next_obs)` are functions of one example, written with jax.numpy, or
+    "learned"; `terminated=None` states that episodes end by their time limit only. Without a `simulator` there are only
+    logs. `speed` is the index of the forward velocity among the observations, for reports; `initial` draws an initial
+    observation, where the reset distribution is known.
+    """
 
     name: str
     obs_size: int
