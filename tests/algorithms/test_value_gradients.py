@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from musbo.algorithms.value_gradients import ValueGradients, logged
+from musbo.algorithms.value_gradients import ValueGradients, logged, rival_leads
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
 from musbo.data.dataset import assemble
 from musbo.learning.climb import ClimbSettings
 from musbo.learning.contest import came_true
-from musbo.learning.handover import Check
+from musbo.learning.handover import Check, Choice, Rating
 from musbo.learning.replay import logged as as_logged
 from musbo.learning.soft import SoftSettings
 from musbo.learning.window import WindowSettings
@@ -78,15 +78,40 @@ def test_without_a_rival():
         replace(TINY, steps=-1)
 
 
-def test_the_unit_of_rewards_is_nothing_to_the_rival():
+def test_the_unit_and_the_zero_of_rewards_are_nothing_to_the_rival():
     data, frame = random_data(), frame_of(pointmass)
-    plain = logged(data, frame)
+    zero = jnp.zeros(())
+    plain, unit = logged(data, frame, zero)
     live = np.asarray(data.live)
     assert np.sqrt(np.mean(np.asarray(plain.rows.reward)[live] ** 2)) == pytest.approx(1.0, rel=1e-5)
-    other = logged(eqx.tree_at(lambda d: d.reward, data, 1024 * data.reward), frame)
+    np.testing.assert_allclose(plain.rows.reward * unit, data.reward, rtol=1e-5)
+    other, _ = logged(eqx.tree_at(lambda d: d.reward, data, 1024 * data.reward), frame, zero)
     np.testing.assert_array_equal(other.rows.reward, plain.rows.reward)
+    other, _ = logged(eqx.tree_at(lambda d: d.reward, data, data.reward + 8), frame, zero + 8)
+    np.testing.assert_allclose(other.rows.reward[live], plain.rows.reward[live], atol=1e-5)
     for name in ("x", "a", "next_x", "goes_on"):
         np.testing.assert_array_equal(getattr(plain.rows, name), getattr(as_logged(data, frame).rows, name))
+    assert np.asarray(plain.rows.trust).all()  # what was logged is wholly trusted
+
+
+@pytest.mark.parametrize(
+    "earned, promised, leads",
+    [
+        (None, (3.0, 5.0), True),  # nothing came true yet: M decides
+        (None, (5.0, 3.0), False),
+        ((10.0, 20.0), (99.0, 25.0), True),  # what came true decides, not what is promised
+        ((20.0, 10.0), (25.0, 99.0), False),
+        ((10.0, 20.0), (99.0, 9.0), False),  # even M promises less of it than the other has earned
+        ((20.0, 10.0), (9.0, 99.0), True),
+    ],
+)
+def test_who_leads(earned: tuple[float, float] | None, promised: tuple[float, float], leads: bool):
+    def choice(value: float) -> Choice:
+        rating = Rating(jnp.full(3, value), jnp.ones(()), jnp.zeros(()), jnp.ones(()))
+        return Choice(policies((0.1, 0.2))[0], rating, jnp.asarray(1), jnp.asarray(False))
+
+    told = None if earned is None else jnp.asarray(earned)
+    assert rival_leads(choice(promised[0]), choice(promised[1]), told) is leads
 
 
 def policies(means: tuple[float, float]) -> tuple[GaussianPolicy, GaussianPolicy]:

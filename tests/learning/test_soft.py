@@ -133,6 +133,18 @@ def test_one_step_by_hand(kind: Any):
         )
 
 
+@pytest.mark.parametrize("reward", [-3.0, 3.0])
+def test_doubt_lowers_a_gain_and_leaves_a_loss(reward: float):
+    """By the error that the critics see, against their target by hand."""
+    networks = soft.begin(SMALL, Entropy(), OBS, ACT, KEY)
+    U = jnp.linspace(0.0, 1.0, 16)
+    rows = replace(some_rows(), reward=jnp.full(16, reward), goes_on=jnp.zeros(16), trust=U)
+    q = q_by_hand(networks.critics, np.asarray(rows.x), np.asarray(rows.a))
+    wanted = reward * np.asarray(U) if reward > 0 else np.full(16, reward)
+    _, seen = soft.soft_step(SMALL, Entropy(), networks, None, rows, KEY)
+    assert float(seen[0]) == pytest.approx(((q - wanted) ** 2).mean(), rel=1e-3)
+
+
 def test_a_termination_ends_the_future():
     """With an enormous slow critic, only rows that go on see it."""
     networks = soft.begin(SMALL, Entropy(), OBS, ACT, KEY)

@@ -29,6 +29,7 @@ from musbo.learning import climb, fit, handover, objectives, replay, soft
 from musbo.learning.appraise import appraise
 from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
 from musbo.learning.contest import came_true
+from musbo.learning.dream import dream
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import BestImagined, Check, Choice, Handover, NotWorse
 from musbo.learning.imagine import Imagine, foresee
@@ -36,7 +37,7 @@ from musbo.learning.places import from_beginnings, places
 from musbo.learning.replay import Replay
 from musbo.learning.soft import Entropy, Soft, SoftSettings
 from musbo.learning.window import Ordinary, WindowSettings, beginnings, measure_ordinary, spread
-from musbo.models.actor import SampleActor, SharedActor, UniformActor, uniform
+from musbo.models.actor import HeldActor, SampleActor, SharedActor, UniformActor, held, uniform
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import Frame, frame_of
 from musbo.models.gaussian import GaussianPolicy
@@ -44,7 +45,8 @@ from musbo.tasks.task import Task
 
 SERIES = "climb"
 STARTS = Imagine(starts="mixed")
-CHUNK = 500  # gradient steps of the rival between two reports
+CHUNK = 500  # gradient steps of the rival between two reports, and between two dreams
+SLOTS = 10  # dreams that are remembered
 
 
 @stored("method/value-gradients")
@@ -64,8 +66,12 @@ class ValueGradients:
         actor=(128, 128), critic=(128, 128), normalised=True, learning_rate=1e-3, batch=128
     )
     """Actor and critics of the rival."""
-    steps: int = 15_000
+    steps: int = 40_000
     """Gradient steps of the rival per deployment; 0: there is none."""
+    imagined_share: float = 0.5
+    """Share of imagined rows in the rival's minibatches."""
+    dream: WindowSettings = WindowSettings(imagined=10_000, steps=50, fresh=0.1, least=0.1)
+    """Imagined steps between two chunks of the rival's gradient steps."""
     updates: int = 500
     """Windows per deployment."""
     patience: int = 20
@@ -106,10 +112,20 @@ class ValueGradients:
             return self.gamma
         return 1.0 - 1.0 / max(10.0, min(0.3 * task.episode_steps, min(max(10.0 * time, 100.0), 300.0)))
 
-    def actor(self, task: Task, state: "State") -> UniformActor | SampleActor | SharedActor:
-        """Uniformly random until something was learned, then samples of both policies."""
+    def rival_settings(self, task: Task) -> SoftSettings:
+        """Where episodes can end early the rival looks ahead 0.3 of one, at most 300 steps: to fall must cost more than
+        what leaping into the fall brings."""
+        if task.terminated is None:
+            return self.soft
+        return replace(self.soft, gamma=max(self.soft.gamma, 1 - 1 / min(0.3 * task.episode_steps, 300.0)))
+
+    def actor(self, task: Task, state: "State") -> UniformActor | HeldActor | SampleActor | SharedActor:
+        """Random until something was learned; then samples of both policies.
+
+        Random actions are held for a while, unless that would end episodes early.
+        """
         if state.dynamics is None:
-            return uniform(task)
+            return held(task) if task.terminated is None else uniform(task)
         if state.challenger is None:
             return SampleActor(state.policy)
         return SharedActor(state.policy, state.challenger)
@@ -158,22 +174,41 @@ class ValueGradients:
             )  # fmt: skip
         if state.stage == LEARN.name:
             learned = state
-            for learned, metrics in self._learn(data, state, k_rival):
+            for learned, metrics in self._learn(task, data, state, k_rival):
                 yield learned, metrics
-            state = replace(learned, stage=SERIES)
+            state = replace(learned, stage=SERIES, lanes=None, dreamt=None)
         yield from self._climb(task, data, state, k_climb)
 
-    def _learn(self, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
-        """The rival, on all that was logged."""
+    def _learn(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
+        """The rival, on all that was logged and on what it imagines."""
         if state.rival is None:
             return
-        everything = logged(data, state.frame)
+        M = state.dynamics
+        assert M is not None and state.ordinary is not None
+        k_reset, k_lanes, k_dream, k_learn = jax.random.split(key, 4)
+        everything, unit = logged(data, state.frame, state.worth.unknown)
+        settings = self.rival_settings(task)
+        imagined = int(self.imagined_share * self.soft.batch)
+        sources, shares = (everything,), (self.soft.batch,)
+        initial, anywhere, _ = places(STARTS, task, data, k_reset)
+        if imagined and state.dreamt is None:
+            lanes = beginnings(self.dream, initial, anywhere, (self.dream.lanes,), k_lanes)
+            empty = replay.empty(SLOTS, self.dream.lanes * (self.dream.steps or 1), task.obs_size, task.act_size, True)
+            state = replace(state, lanes=lanes, dreamt=empty)
         while state.step < self.steps:
+            if state.dreamt is not None:
+                slot = jnp.asarray(state.step // CHUNK % SLOTS)
+                filled, lanes, seen = dream(
+                    task, self.dream, state.rival.parts.actor, state.frame, (state.worth.unknown, unit), M,
+                    state.ordinary, initial, anywhere, state.lanes, state.dreamt, slot,
+                    jax.random.fold_in(k_dream, state.step),
+                )  # fmt: skip
+                state = replace(state, dreamt=filled, lanes=lanes)
+                sources, shares = (everything, filled), (self.soft.batch - imagined, imagined)
             n = min(CHUNK, self.steps - state.step)
             rival, seen = soft.soft_steps(
-                self.soft, Entropy(), n, (self.soft.batch,), state.rival, None, (everything,),
-                jax.random.fold_in(key, state.step),
-            )  # fmt: skip
+                settings, Entropy(), n, shares, state.rival, None, sources, jax.random.fold_in(k_learn, state.step)
+            )
             state = replace(state, rival=rival, step=state.step + n)
             error, value = np.asarray(seen).tolist()
             yield state, learn_metrics(state.step, self.steps, error, value)
@@ -230,10 +265,7 @@ class ValueGradients:
                 task, self.check.rollouts, steps, policy, M, state.ordinary, state.worth.unknown, heldout, k_check
             )  # fmt: skip
             other = Choice(policy, seen, state.choice.update, state.choice.stopped)
-            if state.earned is None:
-                leads = BestImagined().choose(choice, other) is other
-            else:
-                leads = bool(state.earned[1] > state.earned[0])
+            leads = rival_leads(choice, other, state.earned)
             choice, challenger = (other, choice.policy) if leads else (choice, policy)
         findings = findings_of.chosen(choice) + contest_findings(leads, state.earned)
         state = replace(
@@ -249,13 +281,30 @@ class ValueGradients:
 
 
 @jax.jit
-def logged(data: Dataset, frame: Frame) -> Replay:
-    """D_all for the rival, with rewards of unit size: what entropy is worth beside them must not follow their unit."""
+def logged(data: Dataset, frame: Frame, unknown: Float[Array, ""]) -> tuple[Replay, Float[Array, ""]]:
+    """D_all for the rival, rewards above that of an unknown step and of unit size; also that unit.
+
+    What entropy is worth beside them must not follow the unit of the task.
+    """
     found = replay.logged(data, frame)
     live = data.live.astype(jnp.float32)
-    size = jnp.sqrt(jnp.sum(live * found.rows.reward**2) / jnp.maximum(jnp.sum(live), 1.0))
-    rows = eqx.tree_at(lambda r: r.reward, found.rows, found.rows.reward / jnp.maximum(size, 1e-6))
-    return Replay(rows, found.n)
+    reward = found.rows.reward - unknown
+    unit = jnp.maximum(jnp.sqrt(jnp.sum(live * reward**2) / jnp.maximum(jnp.sum(live), 1.0)), 1e-6)
+    rows = replace(found.rows, reward=reward / unit, trust=jnp.ones_like(reward))
+    return Replay(rows, found.n), unit
+
+
+def rival_leads(climber: Choice, rival: Choice, earned: Float[Array, "2"] | None) -> bool:
+    """Who is handed over: whose last policy earned more in the newest batch.
+
+    M promises too much rather than too little. A policy of which even M promises less than the other one has earned
+    already does not lead. Before there is such a batch, M decides.
+    """
+    if earned is None:
+        return BestImagined().choose(climber, rival) is rival
+    promised = [float(jnp.mean(each.rating.returns)) for each in (climber, rival)]
+    leads = int(earned[1] > earned[0])
+    return bool(leads if promised[leads] >= float(earned[1 - leads]) else 1 - leads)
 
 
 def contest_findings(leads: bool, earned: Float[Array, "2"] | None) -> Findings:
@@ -317,6 +366,7 @@ class State(eqx.Module):
     ordinary: Ordinary | None = None
     fit: FitState | None = None
     lanes: Float[Array, "b obs"] | None = None
+    dreamt: Replay | None = None
     choice: Choice | None = None
     update: int = eqx.field(static=True, default=0)
     checked: int = eqx.field(static=True, default=-1)

@@ -1,5 +1,7 @@
 """What actor-critics draw their minibatches from: logged transitions, and imagined ones that are forgotten again."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,8 @@ class Transitions(eqx.Module):
     reward: Float[Array, " n"]
     next_x: Float[Array, "n obs"]
     goes_on: Float[Array, " n"]
+    trust: Float[Array, " n"] | None = None
+    """U: how far what a row promises counts, where that is a gain; None: wholly."""
 
 
 @stored("state/replay")
@@ -50,9 +54,13 @@ class Replay(eqx.Module):
         return Replay(written, self.n.at[slot].set(jnp.sum(live, dtype=self.n.dtype)))
 
 
-def empty(slots: int, slot_size: int, obs: int, act: int) -> Replay:
+def empty(slots: int, slot_size: int, obs: int, act: int, doubted: bool = False) -> Replay:
+    """Nothing yet; `doubted` rows say how far they are trusted."""
     c = slots * slot_size
-    rows = Transitions(jnp.zeros((c, obs)), jnp.zeros((c, act)), jnp.zeros(c), jnp.zeros((c, obs)), jnp.zeros(c))
+    zeros = jnp.zeros(c)
+    rows = Transitions(jnp.zeros((c, obs)), jnp.zeros((c, act)), zeros, jnp.zeros((c, obs)), zeros)
+    if doubted:
+        rows = replace(rows, trust=zeros)
     return Replay(rows, jnp.zeros(slots, jnp.int32))
 
 

@@ -296,6 +296,8 @@ def soft_step(
         k_value,
     )
     wanted = rows.reward + settings.gamma * rows.goes_on * after
+    if rows.trust is not None:  # what is in doubt is worth less, never more
+        wanted = wanted - (1 - rows.trust) * jax.nn.relu(wanted)
 
     def critic_loss(critics: MLP) -> tuple[Array, Array]:
         q = twin(critics)(rows.x, rows.a)

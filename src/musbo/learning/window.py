@@ -54,6 +54,8 @@ class WindowSettings:
     """k: how fast trust falls with disagreement beyond its held-out level; 0: everything is trusted."""
     lam: float = 0.95
     """lambda of the returns."""
+    least: float = 0.0
+    """A lane begins anew where U falls below this."""
     kernel: float = 1.0
     """Width of the kernel that smooths a termination, in standard deviations of one step's change."""
 
@@ -88,6 +90,8 @@ class Window(eqx.Module):
     """Whether the lane begins anew after this step: it terminated or left all that is known."""
     logp: Float[Array, "t b"]
     apart: Float[Array, "t b"]
+    share: Float[Array, "t b act"]
+    """Actions, as shares of the half-range."""
 
 
 def trust(k: float, apart: Float[Array, "*n"], ordinary: Float[Array, ""]) -> Float[Array, "*n"]:
@@ -191,12 +195,13 @@ def lived(
             next_obs,
             jax.random.normal(k_probe, (DIRECTIONS, task.obs_size)),
         )
-        cut = ~known | (on < 0.5)
         next_obs = jnp.where(known[:, None], next_obs, obs)
         reward = jnp.where(known, reward, 0.0)
         U = jnp.where(known, trust(settings.k, apart, ordinary.level), 0.0)
+        doubted = settings.least > U
+        cut = ~known | (on < 0.5) | doubted
         after = jnp.where(cut[:, None], other, next_obs)
-        return after, (obs, next_obs, reward, on, U, cut, logp, apart)
+        return after, (obs, next_obs, reward, on, U, cut, logp, apart, share)
 
     last, columns = jax.lax.scan(one_step, start, (jax.random.split(key, len(instead)), instead))
     return Window(*columns), last

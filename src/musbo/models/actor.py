@@ -68,6 +68,44 @@ def uniform(task: Task) -> UniformActor:
     return UniformActor(jnp.asarray(task.low), jnp.asarray(task.high))
 
 
+HELD = (1, 4, 16)
+"""For how many steps on average the lanes of `HeldActor` keep an action, in turn."""
+
+
+class HeldActor(eqx.Module):
+    """Uniformly random actions that most lanes hold for some steps.
+
+    Where control is fast, actions that change at every step cancel each other out and the state hardly moves; which
+    times matter is not known before the first batch, so the lanes differ.
+    """
+
+    low: Float[Array, " act"]
+    high: Float[Array, " act"]
+    lanes: Int[Array, " b"] | None = None
+    """The lane of every row; without it rows are lanes."""
+    needs_oracle: bool = eqx.field(static=True, default=False)
+
+    def act(
+        self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
+    ) -> tuple[Act, Signal]:
+        k_keep, k_draw = jax.random.split(key)
+        b = obs.shape[0]
+        lanes = jnp.arange(b) if self.lanes is None else self.lanes
+        times = jnp.asarray(HELD, jnp.float32)[lanes % len(HELD)]
+        keeps = has_previous & (jax.random.uniform(k_keep, (b,)) < 1 - 1 / times)
+        share = jax.random.uniform(k_draw, (b, self.low.shape[0]))
+        drawn = self.low[None] + share * (self.high - self.low)[None]
+        return jnp.where(keeps[:, None], previous_act, drawn), jnp.zeros(b)
+
+    def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
+        return NOTHING
+
+
+def held(task: Task) -> HeldActor:
+    """Random actions of a task that are held."""
+    return HeldActor(jnp.asarray(task.low), jnp.asarray(task.high))
+
+
 class SampleActor(eqx.Module):
     """Samples of a stochastic policy."""
 
@@ -110,6 +148,6 @@ class SharedActor(eqx.Module):
 
 def for_lanes(actor: Actor, lanes: Int[np.ndarray, " b"]) -> Actor:
     """The actor of rows that are these lanes; most actors treat all lanes alike."""
-    if not isinstance(actor, SharedActor):
+    if not isinstance(actor, SharedActor | HeldActor):
         return actor
     return replace(actor, lanes=jnp.asarray(lanes, jnp.int32))
