@@ -32,6 +32,9 @@ RECORDS = Path(__file__).parents[2] / "benchmarks" / "comparison" / "records"
 PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
 
 
+DRY_RUN = Caution("reward formula", "the reward formula of task mine is 0.1 times the simulator's reward")
+
+
 def kinds(found: Summary) -> list[str]:
     return [each.kind for each in advise(found)]
 
@@ -94,6 +97,8 @@ def test_a_reward_formula_that_disagrees():
     assert "gives -0.1 per step where the simulator gives -1" in advice.text and "differ by 1.5 standard" in advice.text
     assert "where the log has -1" in only(every(wrong, source="log.csv")).text
     assert advise(own_task(every(sample.summary(), rewards=Rewards(-1.0, -0.9, APART)))) == ()
+    noticed = sample.changed(wrong, 1, lambda i: sample.with_training(i, findings=Findings(cautions=(DRY_RUN,))))
+    assert kinds(noticed) == ["reward formula"]  # the dry run has said so already
     ours = every(sample.summary(), rewards=Rewards(-1.0, -0.1, 1.5))  # on purpose, on a task of the paper
     assert advise(ours) == ()
 
@@ -108,6 +113,7 @@ def test_a_model_that_predicts_badly(stage: str, outputs: int):
     assert advice.kind == f"{stage} inaccurate" and advice.deployments == (3,)
     assert "44% of the variance" in advice.text and "error 1.77" in advice.text  # 1.77 / 4
     assert f"--{stage}.max-steps" in advice.text
+    assert f"the {stage} model is worse than the mean on held-out data (error 9 in" in only(with_error(9.0)).text
     assert advise(with_error(UNEXPLAINED * outputs)) == ()
     earlier = sample.changed(
         sample.summary(), 1, lambda i: sample.with_training(i, findings=Findings((sample.error(stage, 9.0),)))
@@ -156,6 +162,10 @@ def test_a_dip_on_the_way():
     advice = only(returns(-40.0, -90.0, -20.0))
     assert advice.kind == "unstable" and "fell from -40 to -90 at deployment 2" in advice.text
     assert kinds(returns(-40.0, -60.0, -20.0)) == []
+    unclear = sample.changed(  # it fell at the end, and nobody knows whether it will rise again
+        sample.summary(2), 2, lambda item: sample.with_episodes(item, mean_return=-90.0, returns=(400.0, -580.0))
+    )
+    assert kinds(unclear) == []
     assert only(summary(RECORDS / "hopper-others" / "hopper-sac-10x25000-s20")).deployments == (4, 7)
 
 

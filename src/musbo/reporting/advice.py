@@ -32,7 +32,8 @@ class Advice:
 OTHER = "other"
 """Stands for what parts of one's own, and logs, have to say."""
 ORDER = (
-    "reward disagrees", "nothing trusted", "updates rejected", "dynamics inaccurate", "labeler inaccurate",
+    "reward formula", "termination formula", "reward disagrees", "nothing trusted", "updates rejected",
+    "dynamics inaccurate", "labeler inaccurate",
     "nothing learned", "collapse", "imagined above real", "baseline better", "cut", "no terminations", "few episodes",
     "no control", OTHER, "flat penalty", "inert", "at cap", "unstable", "flat",
 )  # fmt: skip
@@ -150,7 +151,8 @@ MORE_DATA = ("", "collect more (--batch-size)")
 
 def reward_disagrees(summary: Summary) -> Advice | None:
     """The rewards of our own tasks differ from the simulator's on purpose: docs/decisions/model-reward.md."""
-    if summary.settings.task in TASKS:
+    said = any("the reward formula" in each.text for item in summary.deployments for each in item.cautions)
+    if summary.settings.task in TASKS or said:  # by the dry run, before the first batch
         return None
     wrong = [item for item in summary.deployments if item.batch.rewards and item.batch.rewards.apart > APART]
     if not wrong:
@@ -185,8 +187,10 @@ def _inaccurate(summary: Summary, stage: str, outputs: int, so: str) -> Advice |
     if not every or (last := shares[every[-1].number]) is None or last / outputs <= UNEXPLAINED:
         return None
     wrong = [d for d, error in shares.items() if error is not None and error / outputs > UNEXPLAINED]
+    share = last / outputs
+    how = f"leaves {percent(share)} of the variance of a step unexplained" if share < 1 else "is worse than the mean"
     text = (
-        f"the {stage} model leaves {percent(last / outputs)} of the variance of a step unexplained on held-out data "
+        f"the {stage} model {how} on held-out data "
         f"(error {number(last)} in standard units, over {count(outputs, 'output')}), so {so}; collect more "
         f"(--batch-size), fit longer (--{stage}.max-steps) or check that the observation holds all that the next one "
         "depends on"
@@ -267,7 +271,7 @@ def unstable(summary: Summary) -> Advice | None:
         return None
     fell = [
         (d, before, mean)
-        for (_, _, before), (d, _, mean) in zip(measured, measured[1:], strict=False)
+        for (_, _, before), (d, _, mean) in zip(measured, measured[1:-1], strict=False)
         if before > start and before - mean > DIPPED * (before - start)
     ]
     if not fell:
@@ -319,7 +323,7 @@ def no_terminations(summary: Summary) -> Advice | None:
 def few_episodes(summary: Summary) -> Advice | None:
     """Data are held out by the episode."""
     episodes = sum(item.batch.episodes for item in summary.deployments)
-    if not summary.deployments or episodes >= FEW:
+    if not summary.deployments or not _learns(summary) or episodes >= FEW:
         return None
     text = (
         f"there {'is' if episodes == 1 else 'are'} only {count(episodes, 'episode')} so far, of which one or two are "
