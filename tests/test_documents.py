@@ -18,6 +18,7 @@ from musbo.core import registry
 from musbo.tasks import modules
 
 ROOT = Path(__file__).parents[1]
+HELP = ("--help", "--help-all")
 # Not deeper than a folder per claim: benchmarks may hold environments of their own.
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "benchmarks").glob("*/*.md"))]
 
@@ -45,7 +46,7 @@ def as_before() -> Iterator[None]:
 
 def understand(name: str, words: list[str]) -> None:
     """As `musbo` reads them, without what follows `|` or `>`, and without showing help."""
-    ours = [word for word in itertools.takewhile(lambda word: word not in ("|", ">"), words) if word != "--help"]
+    ours = [word for word in itertools.takewhile(lambda word: word not in ("|", ">"), words) if word not in HELP]
     for flag, place in itertools.pairwise(ours):  # what it registers may be a word of the command
         if flag == "--import" and (ROOT / place).exists():
             modules.load(str(ROOT / place), "a document names files")

@@ -60,16 +60,17 @@ def reversed_pairs(words: list[str]) -> list[str]:
 
 
 def test_help_says_whole_sentences_about_the_kinds_of_a_part():
-    parser = argparse.ArgumentParser()
-    command.add_settings(parser)
-    help_text = " ".join(parser.format_help().split())
-    assert "seeking: Noise that grows where the labeler is in doubt (eq. 16)" in help_text
-    assert "plain: Constant Gaussian noise around the policy's mean; seeking" in help_text
+    text = " ".join(command.settings_help(parsed("hopper"), every=True).split())
+    assert "--explore plain: Constant Gaussian noise around the policy's mean --explore seeking: " in text
+    assert "seeking: Noise that grows with the disagreement of the labeler (eq. 16) --baseline" in text
+    assert "--regulariser" not in text  # a part of other methods
 
 
 def test_the_settings_of_a_method_are_those_of_the_kinds_asked_for():
-    assert "--label.alpha" in command.settings_help(parsed("hopper"))
-    other = command.settings_help(parsed("hopper", "--label", "trust", "--preset", "paper"))
+    assert "--label.alpha" in command.settings_help(parsed("hopper"), every=True)
+    assert "  --label.      (disagreement) alpha auto, " in command.settings_help(parsed("hopper"))
+    assert "  --label       (trust)\n" in command.settings_help(parsed("hopper", "--label", "trust"))
+    other = command.settings_help(parsed("hopper", "--label", "trust", "--preset", "paper"), every=True)
     assert "settings of musbo, with the defaults of preset paper on hopper:" in other and "--label.alpha" not in other
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import musbo
 from musbo import cli
+from musbo.algorithms import recipes
+from musbo.campaign import flags
 from musbo.campaign.folders import create
 from musbo.campaign.settings import campaign
 from musbo.cli import Verb, main, parser_of, verbs
@@ -101,9 +103,27 @@ def test_help_depends_on_words_before_and_behind_it(capsys: pytest.CaptureFixtur
     for words in (["--help", "--algo", "sac"], ["--algo", "sac", "-h"]):
         assert main(["run", "pointmass", *words]) == 0
         out = capsys.readouterr().out
-        assert "settings of sac, with the defaults of preset quick on pointmass" in out and "--soft.batch" in out
+        assert "settings of sac, with the defaults of preset quick on pointmass" in out and "  --soft. " in out
+    for words in (["--help-all", "--algo", "sac"], ["--algo", "sac", "--help-all"]):
+        assert main(["run", "pointmass", *words]) == 0
+        assert "--soft.batch" in capsys.readouterr().out
     assert main(["run", "--algo", "sca", "--help"]) == 2
     assert "there is no algorithm 'sca'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("algo", recipes.ALGORITHMS)
+def test_help_of_run_fits_two_screens(algo: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Every setting is named, and `--help-all` says what it does; neither says twice what `-h` is."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["run", "hopper", "--algo", algo, "--help"]) == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 100
+    assert main(["run", "hopper", "--algo", algo, "--help-all"]) == 0
+    full = capsys.readouterr().out
+    assert [text.count("-h, --help") for text in (short, full)] == [1, 1]
+    for name, _ in flags.flat(recipes.recipe(algo, "fast", "hopper")):
+        own = name.rpartition(".")[2].replace("_", "-")
+        assert own in short and f"--{name.replace('_', '-')}" in full
 
 
 def test_help_and_the_version_import_nothing_slow():

@@ -65,7 +65,7 @@ def test_a_method_of_ones_own(here: Path, words: list[str], capsys: pytest.Captu
 def test_what_is_imported_is_known_before_the_other_words_are_read(here: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["run", "--algo", "mine", "--help", "--import", "my_own.py"]) == 0
     out = capsys.readouterr().out
-    assert "random, mine (default: musbo)" in out and "settings of mine, " in out
+    assert "random, mine (default: musbo)" in out and "mine has no settings of its own" in out
 
 
 @pytest.mark.parametrize("name", verbs())

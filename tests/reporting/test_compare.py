@@ -17,9 +17,10 @@ from musbo.core.diagnostics import Caution, Curve, Diagnostic, Findings
 from musbo.learning.explore import seeking_findings
 from musbo.reporting import canvas, compare, comparison_figures, measures, overall, run_tables
 from musbo.reporting.gather import Material, Missing, Run, names
-from musbo.reporting.page_diagnostics import diagnostic_sheets, warnings
+from musbo.reporting.page_diagnostics import diagnostic_sheets
 from musbo.reporting.page_sections import sections
 from musbo.reporting.page_settings import settings
+from musbo.reporting.page_verdict import verdict_of
 from musbo.reporting.sheets import record
 from tests.reporting import sample
 from tests.stories import tiny
@@ -74,21 +75,21 @@ def test_the_return_under_the_model_reward_stands_beside_the_score():
         changed(each, 2, lambda item, model=model: sample.with_episodes(item, model_return=model))
         for each, model in zip(runs, (20.0, 30.0), strict=True)
     ]
-    table = next(iter(sections(material(*own), film=False))).sheets[0]
+    table = list(sections(material(*own), film=False))[1].sheets[0]
     assert table.cells[0][table.heads.index("model return")] == "25" and "'Model return' is" in table.note
     own = [changed(each, 2, lambda item: sample.with_episodes(item, model_return=item.mean_return)) for each in runs]
-    table = next(iter(sections(material(*own), film=False))).sheets[0]
+    table = list(sections(material(*own), film=False))[1].sheets[0]
     assert "model return" not in table.heads and "'Model return'" not in table.note
 
 
 def test_a_comparison_says_its_terms():
     one, two = run("a", 0, [3.0]), run("b", 0, [4.0])
-    section = next(iter(sections(material(one, two), film=False)))
+    section = list(sections(material(one, two), film=False))[1]
     assert section.words == "1 deployment of 100 transitions, preset quick. A return is the mean over 2 episodes."
     assert "oracle steps" not in section.sheets[0].heads
     two = with_settings(two, preset="fast", episodes=5)
     two = changed(two, 1, lambda item: sample.with_batch(item, extra_steps=1234))
-    section = next(iter(sections(material(one, two), film=False)))
+    section = list(sections(material(one, two), film=False))[1]
     assert "preset quick and fast. A return is the mean over 2 and 5 episodes." in section.words
     table = section.sheets[0]
     assert [cells[table.heads.index("oracle steps")] for cells in table.cells] == ["-", "1,234"]
@@ -122,7 +123,7 @@ def test_one_seed_has_no_interval_and_no_chance():
     a, b = compare.method_rows(found, found.groups[0])
     assert a.iqm_low is None and a.iqm_high is None and (b.iqm_low, b.iqm_high) == (2.0, 3.0)
     assert b.better is None
-    section = next(iter(sections(found, film=False)))
+    section = list(sections(found, film=False))[1]
     assert "With fewer than five seeds" in section.sheets[0].note
     assert ": mean over seeds, where there are several" in section.figures[0].title
 
@@ -218,7 +219,7 @@ def test_what_is_not_put_together_is_named():
     found = overall.overall(everything)
     assert found is not None and [row.method for row in found.rows] == ["a", "b"]
     assert [group.task for group in found.unfinished] == ["y"] and found.partly == ["c"] and not found.no_line
-    words = next(iter(sections(everything, film=False))).words
+    words = list(sections(everything, film=False))[1].words
     assert "no run is finished with a return: y" in words and "on some of these: c." in words
     nothing = overall.overall(material(*runs[:2], half, run("c", 0, [5.0], "x")))
     assert nothing is not None and nothing.rows == []
@@ -323,7 +324,7 @@ def test_a_run_without_a_return_is_named_and_not_averaged():
     (a,) = compare.method_rows(found, found.groups[0])
     assert (a.runs, a.mean) == (1, 3.0)
     assert compare.unscored(found, found.groups[0]) == [lost]
-    section = next(iter(sections(found, film=False)))
+    section = list(sections(found, film=False))[1]
     assert "Without a final return, and not in what follows: a, seed 1" in section.words
 
 
@@ -337,31 +338,46 @@ def test_the_settings_say_which_kinds_a_method_is_made_of():
     assert (found["label"], found["handover"], found["label.alpha"]) == ("disagreement", "best_imagined", 0.001)
 
 
-def test_warnings_are_said_once_and_with_their_places():
-    found = [run(m, s, [1.0, 2.0, 3.0, 4.0]) for m in ("a", "b") for s in (0, 1, 2)]
-    assert not list(warnings(material(*found)))
+def test_advice_is_said_once_and_with_its_places():
+    found = [run(m, s, [10.0, 20.0, 30.0, 40.0]) for m in ("a", "b") for s in (0, 1, 2)]
+    assert verdict_of(material(*found)).notes == []
 
     def capped(d: int) -> Callable[[Deployment], Deployment]:
         own = seeking_findings([0.1, 0.2, 0.3], 0.5 + d / 10, 0.0)
         return lambda item: sample.with_batch(item, findings=own)
 
-    for i, days in ((0, (2, 3, 4)), (1, (2,)), (2, (2, 3, 4)), (5, (1, 4))):
+    for i, days in ((0, (2, 3, 4)), (1, (2,)), (2, (2, 3, 4)), (5, (1, 3, 4))):
         for d in days:
             found[i] = changed(found[i], d, capped(d))
-    inert = sample.findings(sample.INERT)
-    found[3] = changed(found[3], 1, lambda item: sample.with_training(item, findings=inert))
     odd = tuple(Caution(f"log.csv: {text}", f"log.csv: {text}") for text in ("odd", "odder"))
     found[4] = changed(
         found[4], 1, lambda item: sample.with_batch(item, source="log.csv", findings=Findings(cautions=odd))
     )
-    (section,) = warnings(material(*found))
-    (cap, where), (inertia, there), *rest = section.notes
-    assert "zeta is at its cap in 70% of the steps" in cap and "the coefficient is inert" in inertia
-    assert where == "a, seeds 0, 2, deployments 2 to 4; a, seed 1, deployment 2; b, seed 2, deployments 1, 4"
-    assert there == "b, seed 0, deployment 1"
-    assert rest == [(f"log.csv: {text}", "b, seed 1, deployment 1") for text in ("odd", "odder")]
+    section = verdict_of(material(*found))
+    *rest, (cap, where) = section.notes
+    assert "Zeta is at its cap in 90% of the steps" in cap
+    assert where == "a, seeds 0, 2, deployments 2 to 4; b, seed 2, deployments 1, 3, 4"  # in one of four it is no rule
+    assert rest == [(f"log.csv: {text}.", "b, seed 1, deployment 1") for text in ("odd", "odder")]
     (every,) = section.sheets
-    assert len(every.rows) == 3 + 1 + 3 + 2 + 1 + 2 and every.cells == ()
-    assert "first deployment that is named" in section.words
-    (section,) = warnings(material(found[1], run("a", 0, [1.0], "y")))
-    assert section.notes[0][1] == "a on pointmass, 4 x 100, deployment 2" and not section.words
+    assert len(every.rows) == 3 + 2 and every.cells == ()
+    assert record(every.rows[0])["deployments"] == "2 3 4"
+    section = verdict_of(material(found[0], run("a", 0, [10.0], "y", random=-50.0)))
+    assert section.notes[0][1] == "a on pointmass, 4 x 100, deployments 2 to 4"
+
+
+def test_the_verdict_of_a_comparison_names_the_best_and_how_sure_that_is():
+    a = [run("a", seed, [10.0, value]) for seed, value in enumerate((50.0, 52.0, 54.0))]
+    b = [run("b", seed, [10.0, value]) for seed, value in enumerate((60.0, 63.0, 66.0))]
+    section = verdict_of(material(*a, *b))
+    assert section.words == (
+        "On pointmass, 2 x 100, b earns 63 ± 3 per episode (3 runs), the most of 2 methods; the next is a with 52. "
+        "That difference is larger than chance."  # 11 apart, standard errors 1.15 and 1.73
+    )
+    assert section.notes[0][0].startswith("On pointmass, 2 x 100, b does better than a (63 against 52)")
+    assert verdict_of(material(*b, *a)).notes == []  # what is compared is the first method
+    close = [run("c", seed, [10.0, value]) for seed, value in enumerate((40.0, 63.0, 80.0))]
+    assert "may be chance" in verdict_of(material(*b, *close)).words
+    assert verdict_of(material(*b[:1], *a)).words.endswith("With one run of a method, differences may be chance.")
+    assert "no run has finished" in verdict_of(material(unfinished(a[0]), unfinished(b[0]))).words
+    floor = with_settings(run("floor", 0, [10.0, 70.0]), algo="bc")
+    assert "nothing useful was learned there" in verdict_of(material(a[0], floor)).notes[0][0]

@@ -63,7 +63,7 @@ def test_doubt_that_is_nearly_the_same_everywhere_is_called_so():
     doubt = np.linspace(2.302, 2.306, 41)
     found = Doubts(1, doubt, np.random.default_rng(0).normal(size=(41, 2)), np.array([1, 2]),
                    np.array([[2.304] * 2, [2.303] * 2, [2.305] * 2]), np.zeros(2))  # fmt: skip
-    assert flat_doubt(found).endswith("nearly the same everywhere: 80 % of it lies between 2.302 and 2.306.")
+    assert flat_doubt(found).endswith("nearly as much everywhere: 80 % of the steps lie between 2.302 and 2.306.")
     assert flat_doubt(replace(found, doubt=np.linspace(1.0, 1.1, 41))) == ""
     drawn = run_figures.uncertain_places(found, "here").svg.decode()
     assert [f">{value}<" in drawn for value in ("2.302", "2.304", "2.306")] == [True] * 3 and "most" not in drawn

@@ -116,6 +116,9 @@ def test_time_left_goes_by_the_pace_since_the_first_report():
     assert seconds_left(seen, 104.0) == 16.0  # two epochs took 4 s, eight are left
 
 
+INERT = sample.findings(sample.INERT)
+
+
 def run_lines(news: list[News], every_stage: bool = True, seconds_each: float = 1.0) -> list[str]:
     now = [0.0]
     written: list[str] = []
@@ -163,18 +166,25 @@ def test_a_long_stage_is_heard_of_now_and_then():
 def test_warnings_and_what_was_not_measured():
     capped = seeking_findings([0.1, 0.2, 0.3], 0.9, 0.0)
     began = replace(sample.beginning(), cautions=(Caution("changed task", "the file of the task has changed"),))
-    written = run_lines(
-        [
-            began,
-            Completed(1, sample.batch(2, findings=capped)),
-            Completed(1, sample.trained(1, findings=sample.findings(sample.INERT))),
-            Completed(1, Evaluated(0.0, skipped="task logs has no simulator")),
-        ]
-    )
+    news: list[News] = [began]
+    for d in (1, 2, 3):
+        news.append(Completed(d, sample.batch(2, findings=capped)))
+        news.append(Completed(d, sample.trained(d, findings=sample.findings(sample.INERT))))
+        news.append(Completed(d, Evaluated(0.0, skipped="task logs has no simulator")))
+    written = run_lines(news)
     assert written[1] == "  warning    the file of the task has changed"
-    assert any(line.startswith("  warning    the coefficient is inert") for line in written)
-    assert any(line.startswith("  warning    zeta is at its cap in 90%") for line in written)
+    warned = [(i, line) for i, line in enumerate(written) if line.startswith("  warning    ")][1:]
+    assert ["the coefficient is inert" in line for _, line in warned] == [False, True]  # once each, three times found
+    assert "zeta is at its cap in 90%" in warned[0][1]
+    assert written.index("deployment 2 of 2") < warned[0][0] < warned[1][0] < written.index("deployment 3 of 2")
     assert written[-1] == "  return     not evaluated: task logs has no simulator"
+
+
+def test_a_resumed_run_does_not_repeat_its_warnings():
+    inert = sample.changed(sample.summary(2), 1, lambda i: sample.with_training(i, findings=INERT))
+    inert = sample.changed(inert, 2, lambda i: sample.with_training(i, findings=INERT))
+    began = replace(sample.beginning(2, resumed=True), summary=replace(inert, finished=False))
+    assert not any("warning" in line for line in run_lines([began, Completed(3, sample.batch(3))]))
 
 
 def test_data_that_were_brought_are_mentioned():

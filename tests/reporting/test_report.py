@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,13 @@ from musbo.campaign.runner import Interrupted
 from musbo.campaign.summary import summary
 from musbo.cli import main
 from musbo.core.errors import UserError
-from musbo.reporting import page, tensorboard
+from musbo.reporting import page, tensorboard, words
+from musbo.reporting.advice import advise
 from musbo.reporting.gather import gather
+from musbo.reporting.glossary import TERMS
+from musbo.reporting.observations import names
 from musbo.reporting.page_settings import command
+from musbo.reporting.verdict import verdict
 from tests.reporting import made, sample
 from tests.stories import tiny
 
@@ -55,6 +60,11 @@ class Tables(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.inside:
             self.rows[-1][-1] += data
+
+
+def plain(text: str) -> str:
+    """A page without the explanations of its terms, and without the marks of flags."""
+    return re.sub(r'<span class="term"[^>]*>(.*?)</span>', r"\1", re.sub("</?code>", "", text))
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +115,9 @@ def test_the_tables_of_a_study_are_its_data(study: Path, written: Path):
     text = (written / "index.html").read_text()
     assert "1 missing" in text
     assert "for example: musbo report first/pointmass-small-2x100-s0</p>" in text
-    assert text.count("the coefficient is inert") == 1  # of two seeds and two deployments
-    assert '<span class="note">small on pointmass, 2 x 100, seeds 0, 1, deployments 1, 2</span>' in text
+    assert plain(text).count("The coefficient is inert") == 1  # of two seeds and two deployments
+    assert '<span class="note">small on pointmass, 2 x 100, seeds 0, 1, deployments 1, 2' in text
+    assert re.findall(r"<h2>(.*?)</h2>", text)[0] == "Verdict" and "earns " in plain(text).partition("</section>")[0]
 
 
 def test_the_files_beside_the_page(studies: list[Path], written: Path):
@@ -147,8 +158,22 @@ def test_the_page_of_a_run(study: Path, one: Path):
     for name in ("curve", "imagined", "training-U", "training-disagreement", "quantiles-zeta", "curve-reliability",
                  "uncertain-places-pointmass-2x100"):  # fmt: skip
         assert f'id="figure-{name}"' in text and (one / "figures" / f"{name}.png").exists()
-    assert text.count("data:image/png;base64,") >= 8  # the policy at work
-    assert '<span class="note">deployments 1, 2</span>' in text  # a warning
+    assert "data:image/webp;base64," in text and len(text) < 3_000_000  # the policy at work, as a film
+    titles = re.findall(r"<h2>(.*?)</h2>", text)
+    assert titles[:3] == ["Verdict", "Result", "The last policy at work"] and titles[-1] == "Glossary"
+    assert escape(verdict(found).partition(" (")[0]) in plain(text)  # its words, without the explanations
+    for i, each in enumerate(advise(found)):
+        assert escape(words.sentence(each.text)) in plain(text), i
+    assert '<span class="note">deployments 1, 2</span>' in text  # where a piece of advice applies
+    beside = {row[0]: row[1:] for row in shown["table-beside"]}
+    first, last = found.deployments
+    assert last.evaluation and last.evaluation.episodes and first.evaluation and first.evaluation.episodes
+    apart = np.subtract(last.evaluation.episodes.returns, first.evaluation.episodes.returns)  # type: ignore[arg-type]
+    mean, error = beside["the policy after deployment 1"][1].split(" ± ")
+    assert float(mean) == pytest.approx(apart.mean(), rel=6e-3)
+    assert float(error) == pytest.approx(apart.std(ddof=1) / 2**0.5, rel=6e-3)
+    assert float(beside["random actions (deployment 1)"][0]) == pytest.approx(first.batch.mean_return, rel=6e-3)
+    assert {row[0] for row in shown["table-uncertain-pointmass-2x100"][1:]} == set(names(found))
     settings = {name: value for name, value in shown["table-settings"][1:]}
     assert settings["label.alpha"] == "0.001" and settings["dynamics.hidden"] == "16"
     command = re.search(r"<pre>(musbo run pointmass [^<]+)</pre>", text)
@@ -181,7 +206,7 @@ def test_a_run_under_way_has_a_page_too(tmp_path: Path):
     with pytest.raises(Interrupted):
         api.resume(folder, observe=stop)
     page.write(gather([folder]), tmp_path / "report", film=False)
-    text = (tmp_path / "report" / "index.html").read_text()
+    text = plain((tmp_path / "report" / "index.html").read_text())
     assert "not finished: 1 of 2 batches" in text and "at work" not in text
 
 
@@ -216,8 +241,8 @@ def test_a_report_takes_no_folder_that_is_not_its_own(study: Path, tmp_path: Pat
 
 def test_runs_with_other_settings_are_not_averaged(study: Path, tmp_path: Path):
     run = study / "pointmass-small-2x100-s0"
-    for name, words, episodes in (("hot", ["--label.alpha", "0.5"], 2), ("short", [], 3)):
-        method = flags.parse(tiny.method(), words)
+    for name, flagged, episodes in (("hot", ["--label.alpha", "0.5"], 2), ("short", [], 3)):
+        method = flags.parse(tiny.method(), flagged)
         settings = replace(tiny.settings(seed=7), method=method, episodes=episodes)
         api.resume(api.start(settings, (), tmp_path / name))
     with pytest.raises(UserError, match=r"settings differ, so the runs cannot be averaged") as caught:
@@ -366,10 +391,10 @@ def test_a_diagnostic_that_nobody_has_heard_of_is_everywhere(tmp_path: Path, stu
     for name in ("surprise-pointmass-2x100", "training-temper", "quantiles-mood", "curve-trust"):
         assert f'id="figure-{name}"' in text
     assert "Temper of the actor over training. Made up." in text and "How often it is wrong." in text
-    head, *rows = Tables(text).found["table-inside-training"]
+    head, *rows = Tables(text).found["table-training"]
     assert rows[1][head.index("surprise / step")] == "0.375"
     assert rows[1][head.index("temper")] == "1.250 2.500 5.000"
-    with (tmp_path / "report" / "tables" / "inside-training.csv").open() as stream:
+    with (tmp_path / "report" / "tables" / "training.csv").open() as stream:
         last = list(csv.DictReader(stream))[-1]
     assert (last["surprise"], last["temper_90"], last["mood_50"]) == ("0.375", "5.0", "4.0") and "trust" not in last
     logged = {(name, step): value for name, value, step in tensorboard.scalars(material.runs[0])}
@@ -381,7 +406,7 @@ def test_a_run_whose_ledger_alone_was_kept_says_so(tmp_path: Path, study: Path):
     (tmp_path / "run").mkdir()
     shutil.copy(study / "pointmass-small-2x100-s0" / "ledger.sqlite", tmp_path / "run")
     page.write(gather([tmp_path / "run"]), tmp_path / "report")
-    text = (tmp_path / "report" / "index.html").read_text()
+    text = plain((tmp_path / "report" / "index.html").read_text())
     kept = "the networks and data of musbo, seed 0, were not kept here."
     assert f"Not shown: {kept}" in text and f"No pictures: {kept}" in text and str(tmp_path) not in text
 
@@ -447,8 +472,11 @@ def test_the_page_in_a_browser(written: Path, one: Path, which: str):
             )
             assert len(sizes) == len(list((place / "figures").glob("*.svg")))
             assert all(drawn > 100 and wide > 200 and high > 60 for drawn, wide, high in sizes)
-            pictures = tab.eval_on_selector_all(".strip img", "all => all.map(one => one.naturalWidth)")
-            assert len(pictures) >= 8 and min(pictures) > 100
+            pictures = tab.eval_on_selector_all(".film img", "all => all.map(one => one.naturalWidth)")
+            assert len(pictures) == (2 if which == "study" else 1) and min(pictures) > 100
+            tab.hover(".term >> nth=0")
+            about = "getComputedStyle(document.querySelector('.term'), '::after').content"
+            assert tab.evaluate(about).strip('"') in TERMS.values()
             assert tab.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out
             ids = tab.eval_on_selector_all("[id]", "all => all.map(one => one.id)")
             assert len(ids) == len(set(ids))

@@ -36,7 +36,7 @@ def test_nothing_is_cut_on_a_narrow_terminal():
 
 def test_the_return_under_the_model_reward_stands_beside_another_one():
     summary = sample.summary()
-    assert rows(summary)[0].model_return == -40.0 and "model" not in printed(summary).split("inside")[0]
+    assert rows(summary)[0].model_return == -40.0 and "model" not in printed(summary).split("training ")[0]
 
     def widest(item: Deployment) -> Deployment:
         item = sample.with_batch(item, mean_return=-1234.5, transitions=50_000)
@@ -69,7 +69,7 @@ def test_a_run_under_way_has_a_table_too(missing):
     part = replace(whole, evaluation=None, training=None if missing == "trained" else whole.training)
     summary = sample.summary(1, deployments=(part,), finished=False)
     assert "1,000" in printed(summary)
-    assert ("inside training" in printed(summary)) == (missing != "trained")
+    assert ("training\n" in printed(summary).replace(" ", "")) == (missing != "trained")
 
 
 def test_a_diagnostic_that_nobody_has_heard_of_has_its_columns():
@@ -102,5 +102,5 @@ def test_many_diagnostics_are_split_over_several_tables():
     text = printed(sample.changed(summary, 1, lambda item: sample.with_training(item, findings=many)))
     assert "…" not in text and max(map(len, text.splitlines())) <= 80
     assert all(f"number {i}" in text and f"{i}.100 {i}.200 {i}.300" in text for i in range(9))
-    first = text.split("inside training")[1].split("(continued)")[0]
+    first = text.split("training ")[1].split("(continued)")[0]
     assert "imagined" in first and "real" in first

@@ -44,3 +44,4 @@ def test_diagnostics():
 def test_sentences():
     assert words.sentence("mean Q on hopper") == "Mean Q on hopper."
     assert words.sentence("It ends. ") == "It ends." and words.sentence("") == ""
+    assert words.sentence("log.csv: odd") == "log.csv: odd."

@@ -137,8 +137,15 @@ def test_lists(capsys):
     assert "musbo-collection" in out and "paper" in out
 
 
+def test_help_of_run_says_what_was_derived_and_the_values_here(capsys):
+    assert main(["run", "hopper", "--preset", "fast", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--imagine.horizon 1000: whole episodes" in out and len(out.splitlines()) <= 100
+    assert "(disagreement) alpha auto" in out and "--help-all says what each does" in " ".join(out.split())
+
+
 def test_help_of_run_shows_every_setting_with_its_symbol(capsys):
-    assert main(["run", "hopper", "--algo", "me-trpo", "--preset", "paper", "--help"]) == 0
+    assert main(["run", "hopper", "--algo", "me-trpo", "--preset", "paper", "--help-all"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     for flag in ("--updates", "--dynamics.members", "--trpo.delta", "--imagine.horizon", "--explore.sigma", "--label"):
         assert flag in out

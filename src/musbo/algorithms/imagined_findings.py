@@ -85,9 +85,9 @@ def calibration(found: Calibration) -> Findings:
             Diagnostic(
                 "rank_correlation",
                 found.rank_correlation,
-                "doubt with error",
+                "disagreement with error",
                 "Rank correlation of the labeler's disagreement and its error on held-out steps.",
-                column="doubt with\nerror",
+                column="disagreement\nwith error",
             ),
             Diagnostic(
                 "reliability",

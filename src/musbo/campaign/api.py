@@ -88,7 +88,7 @@ class Result:
 
     folder: Path
     summary: Summary
-    """What was run and what came out; `summary.plain()` is what `musbo run --json` prints."""
+    """What was run and what came out; `summary.plain()` is what `summary.json` holds."""
     policy: NumpyPolicy
 
     @property

@@ -7,6 +7,7 @@ what is of another method.
 
 import argparse
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """Every setting that some method has, with `-` or `_` between words; tyro reads the values."""
     parts = parser.add_argument_group("parts of the method that come in kinds")
     for part, kinds in flags.parts().items():
-        parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=_described(kinds))
+        parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=", ".join(kinds))
     for flag, several in flags.known_flags().items():
         spellings = dict.fromkeys((flag, "--" + flag[2:].replace("-", "_")))
         parser.add_argument(
@@ -67,11 +68,17 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def _described(kinds: dict[str, type]) -> str:
-    """Each kind with the first sentence of its description."""
-    # Not at the first full stop: that of "eq. 16" ends no sentence.
-    first = {word: re.split(r"\.(?=\s+[A-Z]|\s*$)", kind.__doc__ or "")[0] for word, kind in kinds.items()}
-    return "; ".join(f"{word}: {text}" for word, text in first.items())
+def _described(method: Method) -> str:
+    """Each kind of each part that the method has, with the first sentence of its description."""
+    lines = []
+    for part, kinds in flags.parts().items():
+        if not hasattr(method, part):
+            continue
+        for word, kind in kinds.items():
+            # Not at the first full stop: that of "eq. 16" ends no sentence.
+            first = " ".join(re.split(r"\.(?=\s+[A-Z]|\s*$)", kind.__doc__ or "")[0].split())
+            lines += textwrap.wrap(f"--{part} {word}: {first}", 78, initial_indent="  ", subsequent_indent="      ")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def flag_names(parser: argparse.ArgumentParser) -> list[str]:
@@ -89,13 +96,19 @@ def campaign_of(arguments: argparse.Namespace) -> Campaign:
     )  # fmt: skip
 
 
-def settings_help(arguments: argparse.Namespace) -> str:
-    """The settings of the method that parsed words ask for, with their defaults."""
+def settings_help(arguments: argparse.Namespace, every: bool = False) -> str:
+    """The settings of the method that parsed words ask for, with their defaults; what each does, with `every`."""
     preset, method, task = _method(arguments)
-    title = f"settings of {arguments.algo}, with the defaults of preset {preset} on {arguments.task}:"
+    title = f"settings of {arguments.algo}, with the defaults of preset {preset} on {arguments.task}"
     derived = recipes.reasons(arguments.algo, preset, task)
     said = "".join(["what follows from the task:\n", *(f"  {line}\n" for line in derived), "\n"]) if derived else ""
-    return f"{title}\n\n{said}{flags.help_text(method)}"
+    if not every and not flags.overview(method):
+        return f"{said}{arguments.algo} has no settings of its own.\n"
+    if not every:
+        return f"{said}{title} (--help-all says what each does):\n{flags.overview(method)}"
+    described = _described(method)
+    kinds = f"kinds of its parts:\n{described}\n" if described else ""
+    return f"{title}:\n\n{said}{kinds}{flags.help_text(method)}"
 
 
 def _method(arguments: argparse.Namespace) -> tuple[recipes.Preset, Method, Task]:

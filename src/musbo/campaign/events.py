@@ -74,6 +74,19 @@ class Failed:
     text: str
 
 
+@stored("campaign/rewards")
+@dataclass(frozen=True)
+class Rewards:
+    """The task's reward formula beside the rewards that a batch has on record."""
+
+    recorded: float
+    """Mean per step of what the simulator or the log says."""
+    formula: float
+    """Mean per step of what the formula gives for the same transitions."""
+    apart: float
+    """Root mean square of the difference, in standard deviations of what is on record."""
+
+
 @stored("event/collected")
 @dataclass(frozen=True)
 class Collected:
@@ -93,6 +106,10 @@ class Collected:
     seconds: float = 0.0
     findings: Findings = NOTHING
     """What the collecting actor has to say."""
+    terminations: int | None = None
+    """Episodes that ended by themselves; None in runs from before this was counted."""
+    rewards: Rewards | None = None
+    """None where the reward is learned, and in runs from before this was measured."""
 
 
 @stored("event/trained")

@@ -7,6 +7,8 @@ the method on flags; `known_flags` therefore lists the flags of every kind of ev
 
 import difflib
 import io
+import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import fields, is_dataclass, replace
@@ -72,7 +74,9 @@ def with_kinds(method: M, chosen: dict[str, str]) -> M:
     own = dict(_parts(type(method)))
     for part, kind in chosen.items():
         if kind not in own.get(part, {}):
-            raise UserError(f"this method has no --{part} {kind}: `musbo run --algo NAME --help` lists what it has.")
+            raise UserError(
+                f"this method has no --{part} {kind}: `musbo run --algo NAME --help-all` lists what it has."
+            )
     changed = {part: kind for part, kind in chosen.items() if word(getattr(method, part)) != kind}
     return replace(method, **{part: own[part][kind]() for part, kind in changed.items()})
 
@@ -129,7 +133,7 @@ def _misplaced(method: Method, flag: str) -> str:
     part = flag[2:].partition(".")[0].replace("-", "_")
     others = [name for name, cls in parts().get(part, {}).items() if flag in _of(cls, part)]
     if not others or not hasattr(method, part):
-        return f"{flag} is a setting of another method: `musbo run --algo NAME --help` lists what a method has."
+        return f"{flag} is a setting of another method: `musbo run --algo NAME --help-all` lists what a method has."
     kind = word(getattr(method, part))
     return f"{flag} is a setting of --{part} {' or '.join(others)}, but here {part} is {kind}."
 
@@ -154,7 +158,34 @@ def help_text(method: Method) -> str:
     with redirect_stdout(text), suppress(SystemExit):  # tyro leaves when it has printed its help
         tyro.cli(type(method), default=method, args=["--help"], prog="musbo run", config=CONFIG)
     _, _, boxes = text.getvalue().partition("\n\n")
-    return boxes.partition("\n\n")[2]
+    return _HELP_OF_HELP.sub("", boxes.partition("\n\n")[2])
+
+
+# What tyro says of a flag that is no setting, with the head of its box where nothing else is in that.
+_HELP_OF_HELP = re.compile(
+    r"(^ options *\n -+ *\n)?^ *-h, --help\s+show this help message and exit *\n(?(1) *\n)"
+    r"|^ *-h, --help\s+show this help message and exit *\n",
+    re.MULTILINE,
+)
+
+
+def overview(method: Method, width: int = 80) -> str:
+    """The settings of `method` with their values, a few lines for each part."""
+    kinds = {name: f"({word(getattr(method, name))}) " for name, _ in _parts(type(method))}
+    parts: dict[str, list[str]] = {name: [] for name in kinds}
+    for name, value in flat(method):
+        part, _, own = name.rpartition(".")
+        shown = value if isinstance(value, tuple) else (value,)
+        if name not in kinds:
+            parts.setdefault(part, []).append("\0".join((own.replace("_", "-"), *map(str, shown))))  # not to be broken
+    lines = []
+    for part, texts in parts.items():
+        head = f"--{part.replace('_', '-')}" + ("." if part and texts else "")
+        lines += textwrap.wrap(
+            kinds.get(part, "") + ", ".join(texts), width, initial_indent=f"  {head:<14}", subsequent_indent=" " * 16,
+            break_on_hyphens=False, break_long_words=False,
+        )  # fmt: skip
+    return "".join(f"{line}\n" for line in lines).replace("\0", " ")
 
 
 def unknown_flag(word: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from musbo.algorithms.method import Forecast, Foresight
-from musbo.campaign.events import Agreement, Episodes, Stretch
+from musbo.campaign.events import Agreement, Episodes, Rewards, Stretch
 from musbo.campaign.settings import Campaign, Purpose
 from musbo.core.diagnostics import finite
 from musbo.data.batch import Batch
@@ -62,6 +62,18 @@ def describe(measured: simulate.Evaluation) -> Episodes:
         speed=finite(float(measured.speeds.mean())),
         steps=measured.steps,
     )
+
+
+def rewards(task: Task, batch: Batch) -> Rewards | None:
+    """The reward formula beside the rewards on record; None where there is no formula, or no finite number."""
+    if not callable(task.reward):
+        return None
+    formula, recorded = simulate.model_rewards(task, batch), batch.reward.astype(np.float64)
+    # Rewards that never change have no spread: then a hundredth of their size stands for it.
+    unit = max(float(recorded.std()), 0.01 * abs(float(recorded.mean())), 1e-9)
+    apart = float(np.sqrt(np.mean((formula - recorded) ** 2))) / unit
+    numbers = (float(recorded.mean()), float(formula.mean()), apart)
+    return Rewards(*numbers) if np.isfinite(numbers).all() else None
 
 
 def agreement(task: Task, model: Foresight | None, real: Batch, first: Batch, replay: bool) -> Agreement | None:

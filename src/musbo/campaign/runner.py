@@ -270,6 +270,8 @@ class Runner:
             mean_return=finite(float(batch.returns()[telling].mean())),
             mean_length=finite(float(batch.lengths()[telling].mean())),
             novelty=novelty(batch.obs, np.concatenate(earlier)) if earlier else None,
+            terminations=int(batch.terminated.sum()),
+            rewards=measure.rewards(self.task, batch),
             **more,
         )
 

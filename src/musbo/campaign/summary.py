@@ -1,6 +1,6 @@
 """What came out of a campaign, in one value: what the tables, the page and `--json` are made from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +114,20 @@ class Summary:
         measured = [item.evaluation.episodes for item in self.deployments if item.evaluation]
         return sum(episodes.steps for episodes in measured if episodes is not None)
 
+    def after(self, number: int, what: Collected | Trained | Evaluated) -> "Summary":
+        """With one more step of deployment `number` complete."""
+        known = {item.number: item for item in self.deployments}
+        match what:
+            case Collected():
+                known[number] = Deployment(number, what)
+            case Trained():
+                known[number] = replace(known[number], training=what)
+            case Evaluated():
+                known[number] = replace(known[number], evaluation=what)
+        return replace(self, deployments=tuple(known[d] for d in sorted(known)))
+
     def plain(self) -> dict[str, Any]:
-        """As JSON: what `--json` prints and `summary.json` holds."""
+        """As JSON: what `summary.json` holds, and `--json` prints with the advice."""
         own = self.settings
         return plain(
             {

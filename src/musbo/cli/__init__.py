@@ -25,13 +25,16 @@ EXAMPLES = """
   musbo run halfcheetah --seed 1             a task of the paper
   musbo run my_task.py:TASK --preset quick   a task of your own
   musbo resume runs/pendulum-musbo-quick-s0  go on after Ctrl-C or a crash
-  musbo run --help                           every setting of the method
+  musbo run --help-all                       every setting of the method
 """
 
 
 @runtime_checkable
 class Verb(Protocol):
-    """What a file of a verb has. It may also have `details(arguments) -> str`, which its help ends with."""
+    """What a file of a verb has.
+
+    It may also have `details(arguments, every) -> str`, which its help ends with: `every` is true for `--help-all`.
+    """
 
     ORDER: int
     """Its place in `musbo --help`."""
@@ -93,6 +96,8 @@ def _parser(found: dict[str, Verb]) -> argparse.ArgumentParser:
 def parser_of(name: str, verb: Verb) -> argparse.ArgumentParser:
     """For the words after a verb."""
     parser = _plain_parser(f"musbo {name}", verb.HELP, verb.EXAMPLES)
+    if hasattr(verb, "details"):
+        parser.add_argument("--help-all", action="help", help="every setting of the method too, and what it does")
     _imports.add_option(parser)
     verb.arguments(parser)
     return parser
@@ -103,7 +108,7 @@ def _plain_parser(name: str, about: str, examples: str) -> argparse.ArgumentPars
         prog=name,
         description=about,
         epilog="examples:\n" + examples.strip("\n"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=22),
         allow_abbrev=False,
     )
 
@@ -111,10 +116,11 @@ def _plain_parser(name: str, about: str, examples: str) -> argparse.ArgumentPars
 def _call(name: str, verb: Verb, words: list[str]) -> int:
     _imports.bring(f"musbo {name}", words)  # first: what is imported may bring flags and their values
     parser = parser_of(name, verb)
-    others = [word for word in words if word not in ("-h", "--help")]
+    others = [word for word in words if word not in ("-h", "--help", "--help-all")]
     details = getattr(verb, "details", None)
     if details and len(others) < len(words):  # they may depend on words that come after `--help`
-        parser.epilog = f"{parser.epilog}\n\n{details(parser.parse_known_args(others)[0])}"
+        known = parser.parse_known_args(others)[0]
+        parser.epilog = f"{parser.epilog}\n\n{details(known, '--help-all' in words)}"
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         from musbo.campaign import command, flags

@@ -44,6 +44,30 @@ def console() -> Any:
     return Console() if sys.stdout.isatty() else Console(width=120)
 
 
+def advised(summary: Any) -> dict[str, Any]:
+    """The verdict and the advice of a run, as JSON."""
+    from musbo.core.plain import plain
+    from musbo.reporting.advice import advise
+    from musbo.reporting.verdict import verdict
+
+    found = advise(summary)
+    return {"verdict": verdict(summary, found), "advice": plain(found)}
+
+
+def show_verdict(summary: Any) -> None:
+    """The returns as a picture, what was learned, and the advice in order."""
+    from musbo.reporting.advice import advise
+    from musbo.reporting.verdict import picture, verdict
+    from musbo.reporting.words import sentence
+
+    found = advise(summary)
+    if drawn := picture(summary):
+        print(f"return  {drawn}")
+    print(verdict(summary, found))
+    for i, each in enumerate(found, 1):
+        print(f"  {i}. {sentence(each.text)}")
+
+
 def advance(folder: Path, arguments: argparse.Namespace, task: str | None, trust_task: bool) -> int:
     """Do all that is left of a run, and show what came out."""
     from rich.console import Console
@@ -70,9 +94,10 @@ def advance(folder: Path, arguments: argparse.Namespace, task: str | None, trust
     except UserError as error:
         print(f"musbo: {error}", file=sys.stderr)
     if arguments.json:
-        print_json(result.summary.plain())
+        print_json({**result.summary.plain(), **advised(result.summary)})
         return 0
     console().print(*run_tables.tables(result.summary))
+    show_verdict(result.summary)
     print(f"policy, data, metrics and learning curve: {folder}")
     print(f"a page about it: {again('report', arguments, folder, *word)}")
     return 0

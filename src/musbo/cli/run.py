@@ -24,11 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     command.add_arguments(parser)
 
 
-def details(arguments: argparse.Namespace) -> str:
-    """The settings of the method that the words ask for."""
+def details(arguments: argparse.Namespace, every: bool) -> str:
+    """The settings of the method that the words ask for; with `every`, what each does."""
     from musbo.campaign import command
 
-    return command.settings_help(arguments)
+    return command.settings_help(arguments, every)
 
 
 def action(arguments: argparse.Namespace) -> int:

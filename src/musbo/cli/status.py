@@ -24,7 +24,7 @@ def action(arguments: argparse.Namespace) -> int:
 
     found, where = summary(arguments.run), whereabouts(arguments.run)
     if arguments.json:
-        _common.print_json({**found.plain(), **plain(where)})
+        _common.print_json({**found.plain(), **_common.advised(found), **plain(where)})
         return 0
     own = found.settings
     print(f"{own.algo} ({own.preset}) on {own.task}, seed {own.seed}")
@@ -32,6 +32,7 @@ def action(arguments: argparse.Namespace) -> int:
     print(f"{where.now}: {words.count(found.transitions, 'transition')} in {spent} so far")
     if found.deployments:
         _common.console().print(*run_tables.tables(found))
+        _common.show_verdict(found)
     if not found.finished:
         print(f"go on with: {_imports.again('resume', arguments, arguments.run)}")
     return 0

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from musbo.algorithms import recipes
 from musbo.reporting import statistics
+from musbo.reporting.advice import Standing, advise
 from musbo.reporting.gather import Group, Material, Run
 from musbo.reporting.measures import SEED, returns
 from musbo.reporting.run_tables import Row
@@ -184,22 +186,29 @@ def run_rows(material: Material) -> list[RunRow]:
 
 
 @dataclass(frozen=True)
-class WarningRow:
-    """A caution of one deployment of one run."""
+class AdviceRow:
+    """A piece of advice about one run."""
 
     place: Place
-    deployment: int
     kind: str
-    warning: str
+    advice: str
+    deployments: str
 
 
-def warning_rows(material: Material) -> list[WarningRow]:
-    """Every caution of the deployments, method by method and seed by seed."""
+def advice_rows(material: Material) -> list[AdviceRow]:
+    """All advice about single runs, method by method and seed by seed."""
     return [
-        WarningRow(place(run), item.number, caution.kind, caution.text)
+        AdviceRow(place(run), each.kind, each.text, " ".join(map(str, each.deployments)))
         for group in material.groups
         for method in material.methods(group)
         for run in material.of(group, method)
-        for item in run.summary.deployments
-        for caution in item.cautions
+        for each in advise(run.summary)
     ]
+
+
+def standings(material: Material, group: Group) -> list[Standing]:
+    """The methods of a comparison beside the first one."""
+    algo = {run.method: run.settings.algo for run in material.runs if run.group == group}
+    floors = {name for name, recipe in recipes.ALGORITHMS.items() if recipe.floor}
+    rows = method_rows(material, group)
+    return [Standing(row.method, row.mean, algo[row.method] in floors, row.difference_low) for row in rows]

@@ -1,7 +1,7 @@
 """A run while it runs: a live display on a terminal, plain lines elsewhere. Observers of news, nothing more."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -13,8 +13,10 @@ from rich.text import Text
 from musbo.algorithms.method import DONE, Metrics
 from musbo.campaign.events import Collected, Evaluated, Trained
 from musbo.campaign.news import Began, Collecting, Completed, Left, News, Observer, Stopping, Training
-from musbo.core.diagnostics import NOTHING, Caution, Quantiles
+from musbo.campaign.summary import Summary
+from musbo.core.diagnostics import NOTHING, Quantiles
 from musbo.reporting import words
+from musbo.reporting.advice import advise
 from musbo.reporting.progress import COLLECT, Seen, fold, seconds_left
 
 REMINDER = 60.0
@@ -48,6 +50,8 @@ class Lines:
         self._pending: Metrics | None = None  # the last report of the stage under way
         self._closing = NOTHING  # what the training said at its end
         self._began = self._reminded = clock()
+        self._summary: Summary | None = None  # of the run so far
+        self._said: set[str] = set()  # kinds of advice
 
     def __call__(self, news: News) -> None:
         now = self.clock()
@@ -58,19 +62,20 @@ class Lines:
             case Completed(deployment, Collected() as batch):
                 self._deployment(deployment)
                 self._stage("collected", _collected(batch))
-                self._warn(batch.findings.cautions)
             case Training(_, metrics):
                 self._training(metrics, now)
             case Completed(_, Trained() as training):
                 self._settle()
                 self._stage("trained", self._trained(training))
-                self._warn(training.findings.cautions)
             case Completed(deployment, Evaluated() as evaluation):
                 self._evaluated(deployment, evaluation)
             case Stopping():
                 self._write("stopping at the next safe point; Ctrl-C once more stops at once")
             case Left():
                 self._settle()
+        if isinstance(news, Completed) and self._summary:
+            self._summary = self._summary.after(news.deployment, news.what)
+            self._advise(self._summary)
         if not isinstance(news, Collecting | Training | Stopping):
             self._began = self._reminded = now
 
@@ -84,7 +89,9 @@ class Lines:
             budget += f", data for {brought}"
         resumed = f", resumed in deployment {news.deployment}" if news.resumed else ""
         self._write(f"{what}: {budget}" + (", finished already" if summary.finished else resumed))
-        self._warn(news.cautions)
+        for caution in news.cautions:
+            self._write(f"  warning    {caution.text}")
+        self._summary, self._said = summary, {each.kind for each in advise(summary)}
         if news.resumed and self.seen.stage != COLLECT and not summary.finished:
             self._deployment(news.deployment)
 
@@ -96,9 +103,12 @@ class Lines:
         if self.every_stage:
             self._write(f"  {name:<10} {text}")
 
-    def _warn(self, cautions: Iterable[Caution]) -> None:
-        for caution in cautions:
-            self._write(f"  warning    {caution.text}")
+    def _advise(self, summary: Summary) -> None:
+        """Say what is new: each kind once."""
+        for each in advise(summary):
+            if each.kind not in self._said:
+                self._said.add(each.kind)
+                self._write(f"  warning    {each.text}")
 
     def _training(self, metrics: Metrics, now: float) -> None:
         if metrics.stage == DONE:

@@ -50,11 +50,11 @@ NOVELTY = Measure(
     lambda item: item.batch.novelty, text=words.decimals,
 )  # fmt: skip
 ENERGY_DISTANCE = Measure(
-    "energy_distance", "energy distance", "Between imagined and real courses.", _energy_distance,
+    "energy_distance", "energy distance", "Between imagined and real trajectories.", _energy_distance,
     "units of the first batch", wide=True,
 )  # fmt: skip
 TRAJECTORY_ERROR = Measure(
-    "trajectory_error", "trajectory error", "Squared error of imagined against real courses.", _trajectory_error,
+    "trajectory_error", "trajectory error", "Squared error of imagined against real trajectories.", _trajectory_error,
     "squared, in units of the first batch", wide=True,
 )  # fmt: skip
 IMAGINED_MINUS_REAL = Measure(

@@ -15,6 +15,7 @@ from musbo.core.inside import inside
 from musbo.core.text import parse_json, read_text
 from musbo.reporting.canvas import ROLES, Figure
 from musbo.reporting.gather import Material
+from musbo.reporting.glossary import pieces
 from musbo.reporting.page_sections import sections, subtitle, title
 from musbo.reporting.sheets import to_csv, to_latex
 
@@ -94,8 +95,20 @@ def _template() -> Any:
     except ImportError as error:
         raise UserError("a report needs matplotlib and jinja2: pip install 'musbo[report]'.") from error
     world = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    world.globals |= {"inline": inline}
+    world.globals |= {"inline": inline, "explain": explain, "fresh": set}
     return world.from_string((resources.files("musbo.reporting") / "page.html").read_text())
+
+
+def explain(text: str, seen: set[str]) -> Any:
+    """`text` with an explanation at every term that is not among those `seen`, and flags that no line end cuts."""
+    from markupsafe import Markup, escape
+
+    term = Markup('<span class="term" tabindex="0" data-about="{}">{}</span>')
+    found = [term.format(about, part) if about else escape(part) for part, about in pieces(text, seen)]
+    return Markup(_FLAG.sub(r"<code>\g<0></code>", "".join(found)))
+
+
+_FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w(?![^<]*>)")
 
 
 def inline(figure: Figure) -> str:

@@ -13,15 +13,11 @@ from musbo.reporting.overall import Overall, OverallRow
 from musbo.reporting.page_run import MODEL_RETURN, named
 from musbo.reporting.section import Section
 from musbo.reporting.sheets import Columns, Sheet, sheet
-from musbo.reporting.words import count, decimals, duration, number, percent, with_deviation
+from musbo.reporting.words import count, decimals, duration, number, percent, signed, with_deviation
 
 
 def _interval(low: float | None, high: float | None, text: Callable[[float | None], str] = number) -> str:
     return "-" if low is None else f"{text(low)} to {text(high)}"
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else ("+" if value > 0 else "") + number(value)
 
 
 METHODS: Columns[MethodRow] = {
@@ -33,7 +29,7 @@ METHODS: Columns[MethodRow] = {
     "95 % interval": lambda row: _interval(row.iqm_low, row.iqm_high),
     "mean over deployments": lambda row: number(row.area),
     "deployments to there": lambda row: _needed(row),
-    "minus first": lambda row: _signed(row.difference),
+    "minus first": lambda row: signed(row.difference),
     "its interval": lambda row: _interval(row.difference_low, row.difference_high),
     "better than first": lambda row: percent(row.better),
     "oracle steps": lambda row: run_tables.steps(row.extra_steps),

@@ -1,4 +1,4 @@
-"""The sections about what goes on inside: warnings, and the diagnostics of each task."""
+"""The sections about what is measured besides return: the diagnostics of each task."""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -8,15 +8,13 @@ import numpy as np
 
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER
-from musbo.reporting import compare, comparison_figures, measures, run_figures
+from musbo.reporting import comparison_figures, measures, run_figures
 from musbo.reporting.canvas import Figure
-from musbo.reporting.compare import WarningRow
 from musbo.reporting.gather import Group, Material, Run
 from musbo.reporting.measures import Average, Measure
 from musbo.reporting.page_comparison import average
 from musbo.reporting.section import Section
 from musbo.reporting.sheets import Sheet, sheet
-from musbo.reporting.words import plural, spans
 
 
 def diagnostics(material: Material, group: Group) -> Iterator[Section]:
@@ -36,7 +34,7 @@ def diagnostics(material: Material, group: Group) -> Iterator[Section]:
 def _inside(run: Run) -> str:
     place = "/".join(run.folder.resolve().parts[-2:])
     return (
-        "What goes on inside the training and the batches of one run is on a page of its own, "
+        "The training and the batches of one run are on a page of its own, "
         f"for example: {shlex.join(['musbo', 'report', place])}"
     )
 
@@ -84,39 +82,3 @@ def _row(measure: Measure, method: str, runs: list[Run]) -> DiagnosticRow | None
         return None
     after = measures.averages(values)
     return DiagnosticRow(measure.title, measure.name, measure.unit, measure.about, method, len(runs), after)
-
-
-# Warnings
-
-
-def warnings(material: Material) -> Iterator[Section]:
-    """Each kind once: the sentence, and where it applies."""
-    rows = compare.warning_rows(material)
-    if not rows:
-        return
-    section = Section("Warnings")
-    for kind in dict.fromkeys(row.kind for row in rows):
-        same = [row for row in rows if row.kind == kind]
-        section.notes.append((same[0].warning, _places(material, same)))
-    if len(rows) > len(section.notes):
-        section.words = "The numbers are those of the first deployment that is named; the table has all of them."
-    section.sheets = [sheet("warnings", "Every warning", rows, {})]
-    yield section
-
-
-def _places(material: Material, rows: list[WarningRow]) -> str:
-    """Method by method; seeds with the same deployments share a phrase."""
-    found = []
-    for group in material.groups:
-        for method in material.methods(group):
-            runs, shared = material.of(group, method), dict[tuple[int, ...], list[int]]()
-            for run in runs:
-                days = tuple(row.deployment for row in rows if row.place == compare.place(run))
-                shared.setdefault(days, []).append(run.seed)
-            for days, seeds in shared.items():
-                if days:
-                    where = [f"{method} on {group.title}" if len(material.groups) > 1 else method]
-                    where += [f"{plural('seed', seeds)} {spans(seeds)}"] if len(runs) > 1 else []
-                    where += [f"{plural('deployment', days)} {spans(days)}"]
-                    found.append(", ".join(where[material.alone :]))  # which method, the title says
-    return "; ".join(found)

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
+from musbo.reporting import glossary
+from musbo.reporting.film import LARGEST
 from musbo.reporting.gather import Material
 from musbo.reporting.overall import overall
 from musbo.reporting.page_comparison import comparison, every_run, together
-from musbo.reporting.page_diagnostics import diagnostics, warnings
+from musbo.reporting.page_diagnostics import diagnostics
 from musbo.reporting.page_run import film_of, result, uncertainty
 from musbo.reporting.page_settings import again, settings
+from musbo.reporting.page_verdict import verdict_of
 from musbo.reporting.section import Section
 from musbo.reporting.words import count
 
@@ -36,23 +39,40 @@ def subtitle(material: Material) -> str:
 
 
 def sections(material: Material, film: bool, trust_task: bool = False) -> Iterator[Section]:
-    """All of them; with `film`, pictures of a policy on each task."""
+    """All of them, with the glossary of what they say."""
+    every = list(_sections(material, film, trust_task))
+    yield from every
+    yield Section("Glossary", terms=glossary.used([text for section in every for text in section.texts]))
+
+
+def _sections(material: Material, film: bool, trust_task: bool) -> Iterator[Section]:
+    """With `film`, a policy at work on each task."""
+    yield verdict_of(material)
     if material.alone:
-        yield result(material.runs[0])
+        (run,) = material.runs
+        yield result(run)
+        if film:
+            yield film_of(run, trust_task)
+        yield from diagnostics(material, run.group)
+        yield from uncertainty([run])
     else:
-        if found := overall(material):
-            yield together(found, material)
-        for group in material.groups:
-            yield comparison(material, group)
-    yield from warnings(material)
+        yield from _compared(material, film, trust_task)
+    yield settings(material)
+    yield again(material)
+
+
+def _compared(material: Material, film: bool, trust_task: bool) -> Iterator[Section]:
+    """Of several runs: what is shown of one of them is of the first method and seed on each task."""
+    if found := overall(material):
+        yield together(found, material)
+    for group in material.groups:
+        yield comparison(material, group)
     for group in material.groups:
         yield from diagnostics(material, group)
     for group in material.groups:
-        yield from uncertainty(material.in_order(group))
+        yield from uncertainty(material.in_order(group), f": {group.title}")
     if film:
+        largest = LARGEST // len(material.groups)
         for group in material.groups:
-            yield from (film_of(run, trust_task) for run in material.in_order(group)[:1])
-    if not material.alone:
-        yield every_run(material)
-    yield settings(material)
-    yield again(material)
+            yield from (film_of(run, trust_task, largest, f": {group.title}") for run in material.in_order(group)[:1])
+    yield every_run(material)

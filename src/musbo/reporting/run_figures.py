@@ -37,7 +37,7 @@ def imagined(run: Run) -> Figure | None:
     with canvas() as (drawing, axes):
         curve.plot_imagined(axes, data)
         curve.tidy(axes, data)
-        title = "Reward per step that imagination promised of each policy, and the real one over as many steps."
+        title = "Imagined and real reward per step of each policy, over the same number of steps."
         return keep(drawing, "imagined", title)
 
 
@@ -171,14 +171,14 @@ def uncertain_places(found: Doubts, task: str) -> Figure:
         rank[np.argsort(found.doubt)] = np.linspace(0, 1, len(rank))
         dots = axes.scatter(*found.plane.T, c=rank, s=7, cmap="plasma", linewidths=0, rasterized=True)
         ticks = np.linspace(0, 1, 5)
-        scale = drawing.colorbar(dots, ax=axes, label="doubt, in units of the state", ticks=ticks)
+        scale = drawing.colorbar(dots, ax=axes, label="disagreement (units of the state)", ticks=ticks)
         scale.ax.set_yticklabels([f"{value:.4g}" for value in np.quantile(found.doubt, ticks)])
         scale.outline.set_visible(False)
-        axes.set_xlabel("first main direction of the states")
-        axes.set_ylabel("second")
+        axes.set_xlabel("first principal component of the states")
+        axes.set_ylabel("second principal component")
         axes.grid(visible=False)
-        title = "Where: the states of the last batch, coloured by how unsure the model is of the next one, "
-        title += "a quarter of them between two marks."
+        title = "Where: the states of the last batch, coloured by how far the models disagree about the next one; "
+        title += "a quarter of them lies between two marks of the scale."
         return keep(drawing, f"uncertain-places-{task}", title)
 
 
@@ -189,7 +189,7 @@ def uncertain_times(found: Doubts, task: str) -> Figure:
         axes.fill_between(found.steps, low, high, color=COLOURS[1], alpha=0.2, linewidth=0, label="10 to 90 %")
         axes.plot(found.steps, middle, color=COLOURS[1], marker="o", markersize=3, label="median")
         axes.set_xlabel("step of the episode")
-        axes.set_ylabel("doubt, in units of the state")
+        axes.set_ylabel("disagreement (units of the state)")
         axes.set_ylim(0, 1.1 * high.max() or 1)
         legend(axes, 2)
-        return keep(drawing, f"uncertain-times-{task}", "When: the same doubt along the episodes of the batch.")
+        return keep(drawing, f"uncertain-times-{task}", "When: the same disagreement along the episodes of the batch.")

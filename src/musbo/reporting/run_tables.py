@@ -11,8 +11,9 @@ from rich.table import Table
 from musbo.campaign.summary import Deployment, Summary
 from musbo.core.diagnostics import Diagnostic
 from musbo.reporting import words
+from musbo.reporting.advice import behaviour, difference, evaluations
 from musbo.reporting.sheets import Columns, filled
-from musbo.reporting.words import decimals, duration, number, with_deviation
+from musbo.reporting.words import decimals, duration, number, signed, with_deviation
 
 WIDTH = 80
 """Of a narrow terminal: no table is wider."""
@@ -79,6 +80,40 @@ def diagnostics(item: Deployment) -> tuple[Diagnostic, ...]:
     return tuple({each.name: each for each in (*training, *item.batch.findings.diagnostics)}.values())
 
 
+@dataclass(frozen=True)
+class BesideRow:
+    """Something that the last policy is compared with."""
+
+    what: str
+    mean_return: float
+    deviation: float | None = None
+    difference: float | None = None
+    """Of the last policy to it."""
+    error: float | None = None
+    better: float | None = None
+
+
+def beside(summary: Summary) -> list[BesideRow]:
+    """The last policy, the one before it, and the behaviours that collected the newest and the first batch."""
+    measured, start = evaluations(summary), behaviour(summary)
+    if not measured:
+        return []
+    d, now, mean = measured[-1]
+    rows = [BesideRow(f"the policy after deployment {d}", mean, now.deviation)]
+    for before, episodes, value in measured[-2:-1]:
+        apart = difference(now, episodes)
+        own = (apart.mean, apart.error, apart.better) if apart else (mean - value, None, None)
+        rows.append(BesideRow(f"the policy after deployment {before}", value, episodes.deviation, *own))
+    newest = next(item.batch for item in summary.deployments if item.number == d)
+    if d > 1 and newest.mean_return is not None:
+        what = "the data brought" if newest.source else "the behaviour that collected the batch"
+        rows.append(BesideRow(f"{what} of deployment {d}", newest.mean_return, None, mean - newest.mean_return))
+    if start is not None:
+        what = "the behaviour in the data" if summary.deployments[0].batch.source else "random actions"
+        rows.append(BesideRow(f"{what} (deployment 1)", start, None, mean - start))
+    return rows
+
+
 # Columns
 
 
@@ -114,6 +149,14 @@ FORESIGHT: Columns[Row] = {
 }
 
 
+BESIDE: Columns[BesideRow] = {
+    "": lambda row: row.what,
+    "return": lambda row: with_deviation(row.mean_return, row.deviation),
+    "difference": lambda row: signed(row.difference) + ("" if row.error is None else f" ± {number(row.error)}"),
+    "better in": lambda row: words.percent(row.better),
+}
+
+
 PROMISE: Columns[Row] = {
     "imagined\n/ step": lambda row: number(row.imagined_per_step),
     "real\n/ step": lambda row: number(row.real_per_step),
@@ -145,7 +188,7 @@ def _diagnostic_column(name: str) -> Callable[[Row], str]:
 
 def columns(data: Sequence[Row]) -> dict[str, Columns[Row]]:
     """By the title of each table: what came out, what went on inside, and what is known of data and models."""
-    return {"deployments": OUTCOME, "inside training": inside(data), "data and foresight": FORESIGHT}
+    return {"deployments": OUTCOME, "training": inside(data), "data and models": FORESIGHT}
 
 
 # For a terminal

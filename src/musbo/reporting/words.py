@@ -13,6 +13,11 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def signed(value: float | None) -> str:
+    """With a plus where it is more than nothing."""
+    return ("+" if value is not None and value > 0 else "") + number(value)
+
+
 def decimals(value: float | None) -> str:
     """Three of them: novelty differs in the second and third, on either side of 1."""
     return "-" if value is None or not math.isfinite(value) else f"{value:.3f}"
@@ -58,9 +63,11 @@ def brief(found: Findings) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital letter at its beginning and a full stop at its end."""
+    """With a capital letter at its beginning, unless a file's name is there, and a full stop at its end."""
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if not text or text.endswith((".", "!", "?")) else ".")
+    first = text.partition(" ")[0]
+    begun = text if "." in first or "/" in first else text[:1].upper() + text[1:]
+    return begun + ("" if not text or text.endswith((".", "!", "?")) else ".")
 
 
 def duration(seconds: float | None) -> str:
