@@ -185,6 +185,19 @@ def test_settings_follow_from_the_task(preset: Any, steps: int, terminated: Any)
     assert musbo.imagine.restart and musbo.imagine.starts == "mixed"
     assert musbo.label == Disagreement(alpha="auto")
     assert isinstance(musbo.baseline, Ensemble) and musbo.dynamics.judged_by == "trimmed"
+    ahead = 1 / (1 - musbo.discount.gamma)
+    assert ahead == pytest.approx(100 if terminated is None else max(100, min(300, 0.3 * steps)))
+
+
+def test_to_fall_costs_more_than_leaping_into_it_earns():
+    """The worth of 140 steps of hopping at 2.9 and a fall beside that of a thousand steps of standing at 1.0."""
+
+    def worth(gamma: float, reward: float, steps: int) -> float:
+        return sum(reward * gamma**t for t in range(steps))
+
+    derived = recipe("musbo", "fast", "hopper").discount.gamma
+    assert worth(0.99, 2.9, 140) > 2 * worth(0.99, 1.0, 1000)
+    assert worth(derived, 2.9, 140) < 1.2 * worth(derived, 1.0, 1000)
 
 
 def test_a_task_that_knows_its_own_beginnings():
@@ -197,6 +210,7 @@ def test_a_task_that_knows_its_own_beginnings():
 def test_reasons():
     said = reasons("musbo", "fast", "hopper")
     assert said[0].startswith("--imagine.horizon 1000: whole episodes") and "can end early" in said[0]
+    assert any(each.startswith("--discount.gamma 0.9967: looks ahead 300 steps") for each in said)
     assert "because they are short" in reasons("bremen", "quick", "pendulum")[0]
     assert "none ends early" in reasons("me-trpo", "thorough", "halfcheetah")[0]
     assert reasons("musbo", "paper", "hopper") == reasons("sac", "fast", "hopper") == ()
