@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from musbo.data.batch import make_batch as make_batch
     from musbo.data.files import read_batch as read_batch
     from musbo.data.files import write_batch as write_batch
-    from musbo.field.gym_task import gym_task as gym_task
+    from musbo.field.find import find_task as find_task
+    from musbo.field.task_from import gym_task as gym_task
+    from musbo.field.task_from import task_from as task_from
     from musbo.reporting.api import report as report
-    from musbo.tasks.find import find_task as find_task
     from musbo.tasks.task import BuiltIn as BuiltIn
     from musbo.tasks.task import Task as Task
 
@@ -63,9 +64,10 @@ _PLACES = {
     "make_batch": "musbo.data.batch",
     "read_batch": "musbo.data.files",
     "write_batch": "musbo.data.files",
-    "gym_task": "musbo.field.gym_task",
+    "find_task": "musbo.field.find",
+    "gym_task": "musbo.field.task_from",
+    "task_from": "musbo.field.task_from",
     "report": "musbo.reporting.api",
-    "find_task": "musbo.tasks.find",
     "BuiltIn": "musbo.tasks.task",
     "Task": "musbo.tasks.task",
 }

@@ -22,6 +22,7 @@ from musbo.algorithms.recipes import (
 )
 from musbo.core import serial
 from musbo.core.errors import UserError
+from musbo.field.find import find_task
 from musbo.learning.advantage import Ridge
 from musbo.learning.explore import Plain, Seeking
 from musbo.learning.fit import FitSettings
@@ -31,7 +32,6 @@ from musbo.learning.label import Disagreement, Trust
 from musbo.learning.start import Clone, Continue
 from musbo.learning.value import Ensemble
 from musbo.tasks.find import TASKS as OURS
-from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
 
 MINE = Task("mine", 2, 1, (-1.0,), (1.0,), 300, reward="learned")

@@ -77,7 +77,7 @@ gymnasium.register("musbo-plant-v0", entry_point=Plant, max_episode_steps=10)
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Task:
     monkeypatch.setattr(Plant, "episodes", 0)
-    return musbo.gym_task("musbo-plant-v0", terminated=None, name="plant")
+    return musbo.task_from("musbo-plant-v0", terminated=None, name="plant")
 
 
 SETTINGS = {"algo": "random", "preset": "quick", "budget": 1, "batch_size": 1000, "episodes": 2}

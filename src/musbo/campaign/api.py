@@ -34,9 +34,9 @@ from musbo.data.files import read_logs
 from musbo.data.logs import Logs, from_batch
 from musbo.data.mapping import Mapping
 from musbo.field.drive import compiled
+from musbo.field.find import find_task
 from musbo.field.render import render
 from musbo.models.frame import AnyPolicy
-from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
 
 

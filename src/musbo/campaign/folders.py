@@ -10,7 +10,7 @@ from pathlib import Path
 from musbo.campaign.events import Brought, Created
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, LOCK, SETTINGS, STORE, new_place, new_places
-from musbo.campaign.settings import Campaign, load_task, shape_of, task_from, task_in
+from musbo.campaign.settings import Campaign, load_task, shape_of, task_for, task_in
 from musbo.campaign.store import Store, is_artefact
 from musbo.campaign.summary import read_status
 from musbo.campaign.versions import versions
@@ -56,7 +56,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: T
     _require_free(folder)
     folder = folder.resolve()
     source = digest(settings.task) if given is None else None
-    settings = replace(settings, task=task_from(folder, settings.task))
+    settings = replace(settings, task=task_for(folder, settings.task))
     record = serial.to_json(settings)  # refuses what could not be read back, before anything is written
     with _made(folder) as place:
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())

@@ -12,7 +12,8 @@ from musbo.algorithms.method import Method
 from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.registry import stored
-from musbo.tasks.find import TASKS, find_task
+from musbo.field.find import find_task, found_again
+from musbo.tasks.find import is_python
 from musbo.tasks.task import Task
 
 SEEDS = 2**32  # jax.random.PRNGKey takes no more bits than that, and repeats itself beyond
@@ -75,6 +76,10 @@ def campaign(
     method: Method | None = None,
 ) -> Campaign:
     """Settings from a few words; what is not said is the preset's."""
+    if not isinstance(task, str | Task):
+        raise UserError(
+            f"a task is a name or a musbo.Task, not a {type(task).__name__}: make one with musbo.task_from."
+        )
     name = task_name(task)
     known = task if isinstance(task, Task) else find_task(name)
     preset = preset or recipes.default_preset(known)
@@ -98,13 +103,12 @@ def campaign(
 def task_name(task: str | Task) -> str:
     """The name of a task while a command runs: a file by its absolute path, whatever the current directory is."""
     if isinstance(task, Task):
-        ours = task.name in TASKS and find_task(task.name) == task
-        return task.name if ours else f"<{task.name}>"
+        return task.name if found_again(task) else f"<{task.name}>"
     place, name = _file_and_name(task)
     return f"{place.resolve()}:{name}" if place else task
 
 
-def task_from(folder: Path, name: str) -> str:
+def task_for(folder: Path, name: str) -> str:
     """The name of a task as it is stored in `folder`: a file by its path from there, so that both can move together."""
     place, own = _file_and_name(name)
     return f"{os.path.relpath(place, folder.resolve())}:{own}" if place and place.is_absolute() else name
@@ -197,7 +201,7 @@ def load_task(name: str, given: Task | None = None, trusted: bool = False) -> Ta
 
 def require_trusted(name: str, trusted: bool) -> None:
     """Refuse a task that is somebody's Python, unless the user has said that it may be run."""
-    if name not in TASKS and not trusted:
+    if is_python(name) and not trusted:
         raise UserError(
             f"the task is Python code, {name}, which is not run without your word: look at it, then add --trust-task, "
             "or name the task with --task (from Python: trust_task=True or task=...)."

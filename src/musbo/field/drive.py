@@ -52,16 +52,18 @@ class Crew:
 class Explorer:
     """The actor with its exploration noise."""
 
-    def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
+    def __init__(self, world: World, actor: Actor, key: PRNGKeyArray, first: int = 0) -> None:
         self.extra_steps = 0
-        self._actor = actor
+        self._actor, self._first = actor, first  # `first`: the number that the actor knows the first lane by
         self._split: dict[int, tuple[list[Any], Any]] = {}  # the actor of every crew
         # As numbers, because a compiled function takes as long to accept one typed key as all its other arguments.
         self._keys = list(jax.random.key_data(jax.random.split(key, world.crews)))
 
     def ask(self, crew: Crew, t: int) -> Any:
         if crew.number not in self._split:
-            self._split[crew.number] = _split(for_lanes(self._actor, crew.first + np.arange(len(crew.obs))))
+            self._split[crew.number] = _split(
+                for_lanes(self._actor, self._first + crew.first + np.arange(len(crew.obs)))
+            )
         arrays, static = self._split[crew.number]
         key = self._keys[crew.number]
         return _act(static, arrays, key, t, crew.obs, crew.last_obs, crew.last_act, crew.has_last)
