@@ -178,7 +178,7 @@ assert isinstance(SIMULATOR, BuiltIn)
         ({"terminated": lambda n: n[0]}, "terminated of task own must return true or false"),
         ({"terminated": raising}, "terminated of task own failed on an example: KeyError"),
         ({"initial": lambda key: jnp.zeros(3)}, "initial of task own must return 4 floats"),
-        ({"obs_size": 3}, "of task own"),
+        ({"obs_size": 3, "obs_names": (), "obs_units": ()}, "of task own"),
         (
             {"simulator": replace(SIMULATOR, observe=lambda s: s[:2])},
             "the simulator's observe of task own must return 4",

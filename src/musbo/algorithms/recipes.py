@@ -96,7 +96,7 @@ def scale(preset: Preset, task: Task | str) -> Scale:
     known = task if isinstance(task, Task) else our_task(task) if task in TASKS else None
     steps, ends = (1000, False) if known is None else (known.episode_steps, known.terminated is not None)
     if preset == "quick":
-        return Scale(2, min(2000, 10 * steps), episodes=5)
+        return Scale(2, min(2000, 10 * steps))
     size = min(50_000, 50 * steps) * (2 if preset == "paper" else 1)
     return Scale(10, size // 2) if ends else Scale(5, size)
 

@@ -22,7 +22,7 @@ from musbo.algorithms.recipes import Preset
 from musbo.campaign import folders, measure, results, runner
 from musbo.campaign.events import Episodes
 from musbo.campaign.news import Observer, unobserved
-from musbo.campaign.settings import Campaign, campaign, default_folder
+from musbo.campaign.settings import Campaign, campaign, default_folder, load_task
 from musbo.campaign.summary import Summary
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
@@ -138,7 +138,8 @@ def start(
 ) -> Path:
     """Create a campaign and do nothing yet; returns its folder."""
     keep_compiled()
-    folder = default_folder(settings) if out is None else given(out)
+    own = load_task(settings.task, task, trusted=True).name  # the user has just named it
+    folder = default_folder(settings, own) if out is None else given(out)
     folders.create(folder, settings, [_logs(item, i, mapping) for i, item in enumerate(data)], task)
     return folder
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from musbo.core.inside import given
 from musbo.core.registry import stored
 from musbo.field.find import find_task, found_again
 from musbo.tasks.find import is_python
-from musbo.tasks.task import Task
+from musbo.tasks.task import Task, labels
 
 SEEDS = 2**32  # jax.random.PRNGKey takes no more bits than that, and repeats itself beyond
 
@@ -135,9 +135,14 @@ def _file_and_name(task: str) -> tuple[Path | None, str]:
     return (given(place), name) if colon and place.endswith(".py") else (None, task)
 
 
-def default_folder(settings: Campaign) -> Path:
-    """Where a run goes when nobody says: runs/<task>-<algo>-<preset>-s<seed>."""
-    return Path("runs") / f"{short_name(settings.task)}-{settings.algo}-{settings.preset}-s{settings.seed}"
+def shown_name(task: str, own: str = "") -> str:
+    """A task in titles and names of files: by the name that it gives itself where the other is a place in a file."""
+    return slug(own) or short_name(task) if is_python(task) else short_name(task)
+
+
+def default_folder(settings: Campaign, own: str = "") -> Path:
+    """Where a run goes when nobody says: runs/<task>-<algo>-<preset>-s<seed>; `own`: what the task calls itself."""
+    return Path("runs") / f"{shown_name(settings.task, own)}-{settings.algo}-{settings.preset}-s{settings.seed}"
 
 
 @stored("campaign/task")
@@ -154,6 +159,23 @@ class TaskShape:
     """given or learned"""
     terminated: str
     """given, learned or never"""
+    # What it calls itself and its numbers may be corrected at any time.
+    name: str = field(default="", compare=False)
+    """Its own name; empty in runs from before it was kept."""
+    obs_names: tuple[str, ...] = field(default=(), compare=False)
+    obs_units: tuple[str, ...] = field(default=(), compare=False)
+    act_names: tuple[str, ...] = field(default=(), compare=False)
+    act_units: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def obs_labels(self) -> tuple[str, ...]:
+        """Every observation in words, with its unit."""
+        return labels("observation", self.obs_size, self.obs_names, self.obs_units)
+
+    @property
+    def act_labels(self) -> tuple[str, ...]:
+        """Every action in words, with its unit."""
+        return labels("action", self.act_size, self.act_names, self.act_units)
 
 
 def shape_of(task: Task) -> TaskShape:
@@ -165,13 +187,18 @@ def shape_of(task: Task) -> TaskShape:
         task.episode_steps,
         reward="learned" if task.reward == "learned" else "given",
         terminated="learned" if task.terminated == "learned" else "given" if task.terminated else "never",
+        name=task.name,
+        obs_names=task.obs_names,
+        obs_units=task.obs_units,
+        act_names=task.act_names,
+        act_units=task.act_units,
     )
 
 
 def task_like(name: str, shape: TaskShape) -> Task:
     """A task of this shape, as far as settings follow from one: for a reader, who must not run anybody's Python."""
     return Task(
-        name,
+        shape.name or name,
         shape.obs_size,
         shape.act_size,
         shape.act_low,

@@ -7,7 +7,7 @@ from typing import Any
 from musbo.campaign.events import Brought, Collected, Evaluated, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER
-from musbo.campaign.settings import Campaign, TaskShape
+from musbo.campaign.settings import Campaign, TaskShape, shown_name
 from musbo.campaign.status import Collect, Done, Evaluate, Finish, Status, Step, Train, next_step
 from musbo.core.diagnostics import Caution, Diagnostic
 from musbo.core.errors import UserError
@@ -79,6 +79,11 @@ class Summary:
     finished: bool
     versions: dict[str, str]
     """What it was made with."""
+
+    @property
+    def task_name(self) -> str:
+        """What the task is called on a page."""
+        return shown_name(self.settings.task, self.task.name)
 
     @property
     def deployed(self) -> int:

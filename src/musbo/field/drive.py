@@ -208,7 +208,7 @@ def drive(
     crews: list[Crew] = []
     try:
         begun = world.begin(seeds)
-        _require_numbers(np.arange(len(begun)), begun)
+        _require_numbers(task, np.arange(len(begun)), begun)
         crews = _make_crews(task, world, begun, lanes)
         for crew in crews:
             crew.asked = mind.ask(crew, 0)
@@ -238,14 +238,17 @@ def _finished(moments: list[_Moment]) -> tuple[Batch | None, Float32[np.ndarray,
 
 
 def _require_numbers(
-    lanes: Int[np.ndarray, " b"], obs: Float32[np.ndarray, "b obs"], reward: Float32[np.ndarray, " b"] | None = None
+    task: Task,
+    lanes: Int[np.ndarray, " b"],
+    obs: Float32[np.ndarray, "b obs"],
+    reward: Float32[np.ndarray, " b"] | None = None,
 ) -> None:
     """Refuse what nothing can be learned from, and what would spoil all that is computed from it."""
     columns = obs if reward is None else np.column_stack([obs, reward])
     wrong = ~(np.abs(columns) <= LARGEST)  # not so where it is no number
     if wrong.any():
         row, column = (int(found[0]) for found in np.nonzero(wrong))
-        name = "the reward" if column == obs.shape[1] else f"observation {column}"
+        name = "the reward" if column == obs.shape[1] else task.obs_labels[column]
         raise LaneFailed(int(lanes[row]), f"{name} is {columns[row, column]:g}")
 
 
@@ -269,7 +272,7 @@ def _step_crew(
     step = crew.steps[rows]
     # A copy of the actions, because some simulators write into them.
     next_obs, reward, terminated, truncated = world.step(lanes, chosen.copy())
-    _require_numbers(lanes, next_obs, reward)
+    _require_numbers(task, lanes, next_obs, reward)
     crew.steps[rows] += 1
     used_up = quota[lanes] == t + 1
     over = terminated | truncated | (step + 1 == task.episode_steps) | used_up
@@ -286,7 +289,7 @@ def _step_crew(
     again = over & ~leaves
     if again.any():
         begun = world.reset(lanes[again])
-        _require_numbers(lanes[again], begun)
+        _require_numbers(task, lanes[again], begun)
         crew.obs[rows[again]] = begun
         crew.steps[rows[again]] = 0
     if leaves.any():
