@@ -248,10 +248,10 @@ def test_the_budget_of_a_task_of_ones_own():
     assert scale("fast", MINE) == Scale(5, 15_000)
     assert scale("thorough", replace(MINE, episode_steps=5000)) == Scale(5, 50_000)
     assert scale("fast", replace(MINE, terminated="learned")) == Scale(10, 7500)
-    assert scale("quick", replace(MINE, episode_steps=20)) == Scale(2, 200, episodes=5)
+    assert scale("quick", replace(MINE, episode_steps=20)) == Scale(2, 200)
     assert scale("fast", "mine.py:MINE") == Scale(5, 50_000)  # of which nothing is known
     assert [scale("quick", name) for name in ("pendulum", "pointmass", "hopper")] == [
-        Scale(4, 2000), Scale(2, 1000), Scale(2, 2000, episodes=5),
+        Scale(4, 2000), Scale(2, 1000), Scale(2, 2000),
     ]  # fmt: skip
 
 
