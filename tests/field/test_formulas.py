@@ -39,7 +39,7 @@ def test_numbers_by_hand():
 
 
 @given(
-    st.lists(st.floats(-100, 100), min_size=3, max_size=20),
+    st.lists(st.integers(-1000, 1000), min_size=3, max_size=20),
     st.floats(0.01, 100),
     st.sampled_from([0.1, 0.5, 2.0, -1.0]),
 )

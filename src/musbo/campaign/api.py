@@ -7,7 +7,7 @@ action = result.policy(observation)
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from musbo.algorithms.method import Method
 from musbo.algorithms.recipes import Preset
 from musbo.campaign import folders, measure, results, runner
+from musbo.campaign.changes import changed
 from musbo.campaign.events import Episodes
 from musbo.campaign.news import Observer, unobserved
 from musbo.campaign.settings import Campaign, campaign, default_folder, load_task
@@ -111,6 +112,7 @@ def run(
     batch_size: int | None = None,
     episodes: int | None = None,
     method: Method | None = None,
+    settings: dict[str, Any] | None = None,
     data: Sequence[str | Path | Batch | Logs] = (),
     mapping: Mapping | str | Path | None = None,
     out: str | Path | None = None,
@@ -120,12 +122,15 @@ def run(
 
     `task` is a name as on the command line, or a Task. `data` are batches that you already have, and count as the first
     deployments: files (`mapping` says what their columns mean), or what `musbo.data.from_dataframe` and `make_batch`
-    return. Arguments that are None take the values of the preset. Everything is written to `out`, by default a folder
+    return. `settings` are those of the method by the names of the command line, `{"label.alpha": "auto",
+    "updates": 50}`; parts that come in kinds by name or as values, `{"label": "trust", "explore": Plain(0.1)}`.
+    Arguments that are None take the values of the preset. Everything is written to `out`, by default a folder
     in `runs/`; an interrupted run is continued with `resume`.
     """
-    settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
+    asked = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
+    asked = replace(asked, method=changed(asked.method, settings or {}))
     own = task if isinstance(task, Task) else None
-    folder = start(settings, data, out, own, mapping)
+    folder = start(asked, data, out, own, mapping)
     return resume(folder, task=own, observe=observe, trust_task=True)
 
 
