@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from musbo import data as data
     from musbo.algorithms.recipes import recipe as recipe
     from musbo.campaign.api import Measurement as Measurement
-    from musbo.campaign.api import NumpyPolicy as NumpyPolicy
     from musbo.campaign.api import Result as Result
     from musbo.campaign.api import evaluate as evaluate
     from musbo.campaign.api import load_policy as load_policy
     from musbo.campaign.api import resume as resume
     from musbo.campaign.api import run as run
+    from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
     from musbo.campaign.summary import Summary as Summary
     from musbo.cluster.api import study as study
     from musbo.core.diagnostics import Caution as Caution
@@ -47,7 +47,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "recipe": "musbo.algorithms.recipes",
     "Measurement": "musbo.campaign.api",
-    "NumpyPolicy": "musbo.campaign.api",
+    "NumpyPolicy": "musbo.campaign.deployable",
     "Result": "musbo.campaign.api",
     "evaluate": "musbo.campaign.api",
     "load_policy": "musbo.campaign.api",

@@ -118,6 +118,12 @@ def compiled(policy: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return partial(_call, static, arrays)
 
 
+def exploring(actor: Actor) -> Callable[..., tuple[Any, Any]]:
+    """(key data, t, obs, previous obs, previous act, has previous) -> (act, signal), compiled."""
+    arrays, static = _split(actor)
+    return partial(_act, static, arrays)
+
+
 # Compiled once per kind of actor. The split into arrays and a hashable rest keeps a call to some microseconds.
 
 
