@@ -30,11 +30,14 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 # By name
 
 
-def test_a_gymnasium_environment_by_its_id(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("algo", "words"), [("bc", tiny.BUDGET), pytest.param("musbo", tiny.FLAGS, marks=pytest.mark.long)]
+)
+def test_a_gymnasium_environment_by_its_id(algo, words, tmp_path, capsys):
     """Reward and ends are learned. Everything that is asked of the run later finds the task by its name alone."""
     run = str(tmp_path / "run")
-    out = said(capsys, "run", "InvertedPendulum-v5", "--preset", "quick", *tiny.FLAGS, "--json", "--out", run)
-    result = json.loads(out)
+    asked = ["InvertedPendulum-v5", "--algo", algo, "--preset", "quick", *words, "--json", "--out", run]
+    result = json.loads(said(capsys, "run", *asked))
     assert result["task"] == "InvertedPendulum-v5" and result["transitions"] == 200
     assert result["trial_steps"] == 50  # counted apart
     assert all(value > 1 for value in result["returns"])  # one for every step upright

@@ -44,10 +44,17 @@ def compare_rewards(
     share = float(gap / size) if size > 0 else 0.0 if gap == 0 else np.inf
     varies = min(formula.std(), observed.std()) > 1e-9 * max(1.0, float(size))
     correlation = float(np.corrcoef(formula, observed)[0, 1]) if varies else None
-    about = f"How far the reward formula is from {whose} reward on the same steps."
     diagnostics = (
-        Diagnostic("reward_gap", finite(share), "reward formula against observed", about, percent=True),
-        Diagnostic("reward_correlation", finite(correlation), "correlation of the reward formula", about),
+        Diagnostic(
+            "reward_gap",
+            finite(share),
+            "reward formula against observed",
+            f"Size of their difference as a share of {whose} reward, root mean squares over the same steps.",
+            percent=True,
+        ),
+        Diagnostic(
+            "reward_correlation", finite(correlation), "correlation of the reward formula", f"With {whose} reward."
+        ),
     )
     line = correlation is not None and correlation**2 > LINE
     constant = max(formula.std(), observed.std()) <= 1e-9 * max(1.0, float(size))
