@@ -62,8 +62,8 @@ def study(
     """Run all combinations of methods, tasks, budgets and seeds, each in its own directory below `out`.
 
     `file` is a .toml file or the name of a study that comes with musbo; without one, give `tasks` and `algos`.
-    `settings` are for every run, by name as in `musbo.run` or as flags; `imports` are modules or files with methods or parts of
-    your own, which every run imports first. Tasks in Python files that only the record in `out` names need
+    `settings` are for every run, by name as in `musbo.run` or as flags; `imports` are modules or files with methods or
+    parts of your own, which every run imports first. Tasks in Python files that only the record in `out` names need
     `trust_task`. Finished runs are not repeated, so the same call resumes a study.
     """
     said = Said(
