@@ -17,8 +17,8 @@ from benchmarks.generality.plan import ENTRIES, METHODS, Entry, Run, chosen_entr
 from benchmarks.generality.score import Reference
 from benchmarks.generality.table import Results, Row
 from musbo.core.errors import UserError
+from musbo.field.find import find_task
 from musbo.field.worlds import no_simulator
-from musbo.tasks.find import find_task
 from musbo.tasks.task import Gym
 
 # The tasks

@@ -21,8 +21,8 @@ from musbo.algorithms.recipes import recipe
 from musbo.core.compilation import keep_compiled
 from musbo.data.dataset import assemble
 from musbo.data.files import read_batch
+from musbo.field.find import find_task
 from musbo.learning.soft import Nearness
-from musbo.tasks.find import find_task
 
 SEED, STEPS, EVERY = 10, 10_000, 1000
 

@@ -17,8 +17,8 @@ from musbo.campaign import flags
 from musbo.core.compilation import keep_compiled
 from musbo.data.dataset import assemble
 from musbo.data.files import read_batch
+from musbo.field.find import find_task
 from musbo.models.frame import AnyPolicy
-from musbo.tasks.find import find_task
 
 WITH_SETTINGS = {"brac-1.0": ("brac", ["--regulariser.coefficient", "1.0"])}
 

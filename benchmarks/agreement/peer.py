@@ -22,8 +22,8 @@ from d3rlpy.preprocessing import MinMaxActionScaler, StandardObservationScaler
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.recipes import Preset, recipe
 from musbo.data.files import read_batch
+from musbo.field.find import find_task
 from musbo.learning.soft import Support
-from musbo.tasks.find import find_task
 
 
 def config(method: ModelFree, scalers: dict[str, Any]) -> Any:

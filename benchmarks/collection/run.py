@@ -28,9 +28,9 @@ import numpy as np
 from jaxtyping import Array
 
 from musbo.core.diagnostics import NOTHING
-from musbo.field.simulate import LANES, collect
-from musbo.field.worlds import make_gym
-from musbo.tasks.find import find_task
+from musbo.field.find import find_task
+from musbo.field.simulate import collect
+from musbo.field.worlds import LANES, make_gym
 from musbo.tasks.task import Gym, Task
 
 

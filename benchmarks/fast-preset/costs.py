@@ -15,8 +15,8 @@ from typing import Any
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.recipes import recipe, scale
+from musbo.field.find import find_task
 from musbo.learning.fit import FitSettings
-from musbo.tasks.find import find_task
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "methods")]

@@ -23,10 +23,10 @@ from musbo.algorithms.recipes import recipe
 from musbo.data.dataset import assemble
 from musbo.data.files import read_batch
 from musbo.data.scaling import measure
+from musbo.field.find import find_task
 from musbo.learning import fit, objectives
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler
-from musbo.tasks.find import find_task
 
 FITS = 3
 WIDE = (200,) * 4

@@ -27,9 +27,9 @@ from musbo.core import serial
 from musbo.data.dataset import assemble
 from musbo.data.files import read_batch
 from musbo.data.scaling import Normaliser
+from musbo.field.find import find_task
 from musbo.field.simulate import evaluate
 from musbo.models.policy import Policy, renormalise
-from musbo.tasks.find import find_task
 
 EPISODES, EVALUATION_SEED = 20, 12345
 ALTERNATIVES = [("initial", 100, 250), ("mixed", 100, 250), ("mixed", 250, 100)]  # starts, rollouts, horizon

@@ -25,6 +25,7 @@ from musbo.algorithms.model_free import Likelihood, ModelFree
 from musbo.algorithms.mopo import MOPO, DecayedLikelihood
 from musbo.algorithms.recipes import ALGORITHMS, Preset, recipe, scale
 from musbo.data.scaling import Scaling
+from musbo.field.find import find_task
 from musbo.learning import fit, replay, soft
 from musbo.learning.branch import refill
 from musbo.learning.fit import FitSettings, planned_epochs
@@ -40,7 +41,6 @@ from musbo.models.mlp import init_mlp
 from musbo.models.policy import init_policy
 from musbo.models.probabilistic import init_probabilistic
 from musbo.models.stochastic import Stochastic
-from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
 
 HERE = Path(__file__).parent

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from musbo.field.find import find_task
 from musbo.field.worlds import make_world
-from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
 
 NAMES = ["halfcheetah", "cheetah-run", "ant", "hopper", "walker2d", "cheetah-run-gym"]

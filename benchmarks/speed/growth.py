@@ -79,9 +79,9 @@ def visit(capacity: int, deployments: int, rows: int, epochs: int, narrow: bool)
     from musbo.algorithms.imagined_trpo import places, update
     from musbo.data.dataset import assemble
     from musbo.data.scaling import measure
+    from musbo.field.find import find_task
     from musbo.learning import fit, objectives
     from musbo.models import dynamics, labeler
-    from musbo.tasks.find import find_task
 
     task = find_task("halfcheetah")
     settings = recipes.recipe("musbo", "quick" if narrow else "fast", task.name)

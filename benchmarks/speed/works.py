@@ -15,6 +15,7 @@ from samples import draw
 from musbo.algorithms import recipes
 from musbo.algorithms.imagined_trpo import ImaginedTRPO, update
 from musbo.data.scaling import Scaling
+from musbo.field.find import find_task
 from musbo.learning import fit
 from musbo.learning.fit import FitSettings, Rows
 from musbo.learning.imagine import Imagine, Starts, imagine
@@ -24,7 +25,6 @@ from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler, Levels
 from musbo.models.policy import PolicySettings, init_policy
-from musbo.tasks.find import find_task
 
 TASK = find_task("halfcheetah")
 OBS, ACT = TASK.obs_size, TASK.act_size

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from musbo import data as data
     from musbo.algorithms.recipes import recipe as recipe
     from musbo.campaign.api import Measurement as Measurement
-    from musbo.campaign.api import NumpyPolicy as NumpyPolicy
     from musbo.campaign.api import Result as Result
     from musbo.campaign.api import evaluate as evaluate
     from musbo.campaign.api import load_policy as load_policy
     from musbo.campaign.api import resume as resume
     from musbo.campaign.api import run as run
+    from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
     from musbo.campaign.summary import Summary as Summary
     from musbo.cluster.api import study as study
     from musbo.core.diagnostics import Caution as Caution
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from musbo.data.batch import make_batch as make_batch
     from musbo.data.files import read_batch as read_batch
     from musbo.data.files import write_batch as write_batch
-    from musbo.field.gym_task import gym_task as gym_task
+    from musbo.field.find import find_task as find_task
+    from musbo.field.task_from import gym_task as gym_task
+    from musbo.field.task_from import task_from as task_from
     from musbo.reporting.api import report as report
-    from musbo.tasks.find import find_task as find_task
     from musbo.tasks.task import BuiltIn as BuiltIn
     from musbo.tasks.task import Task as Task
 
@@ -46,7 +47,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "recipe": "musbo.algorithms.recipes",
     "Measurement": "musbo.campaign.api",
-    "NumpyPolicy": "musbo.campaign.api",
+    "NumpyPolicy": "musbo.campaign.deployable",
     "Result": "musbo.campaign.api",
     "evaluate": "musbo.campaign.api",
     "load_policy": "musbo.campaign.api",
@@ -63,9 +64,10 @@ _PLACES = {
     "make_batch": "musbo.data.batch",
     "read_batch": "musbo.data.files",
     "write_batch": "musbo.data.files",
-    "gym_task": "musbo.field.gym_task",
+    "find_task": "musbo.field.find",
+    "gym_task": "musbo.field.task_from",
+    "task_from": "musbo.field.task_from",
     "report": "musbo.reporting.api",
-    "find_task": "musbo.tasks.find",
     "BuiltIn": "musbo.tasks.task",
     "Task": "musbo.tasks.task",
 }

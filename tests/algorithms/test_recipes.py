@@ -22,6 +22,7 @@ from musbo.algorithms.recipes import (
 )
 from musbo.core import serial
 from musbo.core.errors import UserError
+from musbo.field.find import find_task
 from musbo.learning.advantage import Ridge
 from musbo.learning.explore import Plain, Seeking
 from musbo.learning.fit import FitSettings
@@ -31,7 +32,6 @@ from musbo.learning.label import Disagreement, Trust
 from musbo.learning.start import Clone, Continue
 from musbo.learning.value import Ensemble
 from musbo.tasks.find import TASKS as OURS
-from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
 
 MINE = Task("mine", 2, 1, (-1.0,), (1.0,), 300, reward="learned")
@@ -262,10 +262,10 @@ def test_the_budget_of_a_task_of_ones_own():
     assert scale("fast", MINE) == Scale(5, 15_000)
     assert scale("thorough", replace(MINE, episode_steps=5000)) == Scale(5, 50_000)
     assert scale("fast", replace(MINE, terminated="learned")) == Scale(10, 7500)
-    assert scale("quick", replace(MINE, episode_steps=20)) == Scale(2, 200, episodes=5)
+    assert scale("quick", replace(MINE, episode_steps=20)) == Scale(2, 200)
     assert scale("fast", "mine.py:MINE") == Scale(5, 50_000)  # of which nothing is known
     assert [scale("quick", name) for name in ("pendulum", "pointmass", "hopper")] == [
-        Scale(4, 2000), Scale(2, 1000), Scale(2, 2000, episodes=5),
+        Scale(4, 2000), Scale(2, 1000), Scale(2, 2000),
     ]  # fmt: skip
 
 

@@ -195,6 +195,7 @@ def test_the_default_folder_says_what_ran():
     assert default_folder(campaign(MINE, preset="quick")) == Path("runs/mine-musbo-quick-s0")
     own = replace(campaign("hopper"), task="some/where/own.py:TASK")
     assert default_folder(own) == Path("runs/TASK-musbo-fast-s0")
+    assert default_folder(own, "plant 2") == Path("runs/plant-2-musbo-fast-s0")  # the name that it gives itself
 
 
 def test_every_public_name_is_there():

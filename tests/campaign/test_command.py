@@ -10,7 +10,7 @@ from musbo.algorithms import recipes
 from musbo.campaign import command, flags
 from musbo.campaign.settings import campaign, shape_of, task_like
 from musbo.core.errors import UserError
-from musbo.tasks.find import find_task
+from musbo.field.find import find_task
 
 MUSBO = recipes.recipe("musbo", "fast", "hopper")
 

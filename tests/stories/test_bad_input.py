@@ -34,7 +34,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("pendulumm", "There is no task 'pendulumm'. Did you mean pendulum?"),
+        ("pendulumm", "There is no task 'pendulumm'. Did you mean pendulum or Pendulum-v1?"),
         ("nowhere.py:TASK", "nowhere.py; a task of your own is named as path/to/file.py:NAME"),
         ("nowhere.at.all:TASK", "cannot be imported"),
         ("pointmass --algo musboo", "there is no algorithm 'musboo': choose one of musbo,"),

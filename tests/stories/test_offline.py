@@ -17,10 +17,10 @@ from musbo.cli import main
 from musbo.core import serial
 from musbo.data.dataset import split
 from musbo.data.files import batch_from_bytes
+from musbo.field.find import find_task
 from musbo.models import dynamics
 from musbo.models.mlp import member
 from musbo.tasks.builtin import pointmass
-from musbo.tasks.find import find_task
 from tests.stories import tiny
 
 # As a user would write it: the reward and the end of an episode are learned from the logs.

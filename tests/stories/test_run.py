@@ -13,8 +13,8 @@ from musbo.campaign.results import final_policy
 from musbo.cli import main
 from musbo.core import serial
 from musbo.data.files import read_batch
+from musbo.field.find import find_task
 from musbo.field.simulate import rollouts
-from musbo.tasks.find import find_task
 from tests.stories import tiny
 
 

@@ -188,3 +188,28 @@ def test_reset_distribution_equals_the_simulators(task):
     # The shape, too: uniform and normal differ in their fourth moment (1.8 and 3).
     fourth = [(((x - x.mean(0)) / x.std(0)) ** 4).mean(0) for x in (ours, theirs)]
     np.testing.assert_array_equal(fourth[0] < 2.3, fourth[1] < 2.3)
+
+
+@named
+def test_names_are_those_of_the_body(task):
+    """Mujoco's joints say in which order the numbers come; words of ours are theirs, spelt out."""
+    model = simulator(task).unwrapped.model
+    legs = {"1": "front left", "2": "front right", "3": "back left", "4": "back right", "b": "back", "f": "front"}
+
+    def words(joint: str) -> set[str]:
+        kind, _, number = joint.removesuffix("_joint").partition("_")
+        if number in legs:
+            return {*legs[number].split(), kind}
+        if joint in ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot"):
+            return {legs[joint[0]], joint[1:]}
+        return {kind, number or "right"} if task.name == "walker2d" else {kind}
+
+    joints = [model.joint(i).name for i in range(model.njnt)][1 if task.name == "ant" else 3 :]
+    moved = [model.joint(model.actuator(i).trnid[0]).name for i in range(model.nu)]
+    first = task.obs_size - model.nv + (6 if task.name == "ant" else 3)
+    assert task.obs_names[task.speed] == "forward velocity" and task.obs_names[0] == "height"
+    for joint, name in zip(joints, task.obs_names[first:], strict=True):
+        assert {*name.split()} == {*words(joint), "velocity"} and name.removesuffix(" velocity") in task.obs_names
+    for joint, name in zip(moved, task.act_names, strict=True):
+        assert {*name.split()} == {*words(joint), "torque"}
+    assert list(task.obs_units[first:]) == ["rad/s"] * len(joints)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from musbo.core.errors import UserError
+from musbo.field.find import find_task
 from musbo.tasks.builtin import pendulum, pointmass
-from musbo.tasks.find import TASKS, find_task
+from musbo.tasks.find import TASKS
 from musbo.tasks.task import Task
 
 PLAIN = Task(

@@ -31,7 +31,7 @@ from musbo.learning.trpo import TRPO
 from musbo.learning.value import Ensemble
 from musbo.learning.window import WindowSettings
 from musbo.models.policy import PolicySettings
-from musbo.tasks.find import TASKS, find_task
+from musbo.tasks.find import TASKS, our_task
 from musbo.tasks.task import BuiltIn, Task
 
 Preset = Literal["quick", "fast", "thorough", "paper"]
@@ -81,7 +81,7 @@ DEMONSTRATIONS = {"pendulum": Scale(4, 2000), "pointmass": Scale(2, 1000)}
 
 def default_preset(task: Task | str) -> Preset:
     """`quick` where the simulator is built in, so that a step costs nothing."""
-    known = task if isinstance(task, Task) else find_task(task) if task in TASKS else None
+    known = task if isinstance(task, Task) else our_task(task) if task in TASKS else None
     return "quick" if known is not None and isinstance(known.simulator, BuiltIn) else "fast"
 
 
@@ -93,10 +93,10 @@ def scale(preset: Preset, task: Task | str) -> Scale:
     name = task if isinstance(task, str) else task.name
     if name in DEMONSTRATIONS:
         return DEMONSTRATIONS[name]
-    known = task if isinstance(task, Task) else find_task(task) if task in TASKS else None
+    known = task if isinstance(task, Task) else our_task(task) if task in TASKS else None
     steps, ends = (1000, False) if known is None else (known.episode_steps, known.terminated is not None)
     if preset == "quick":
-        return Scale(2, min(2000, 10 * steps), episodes=5)
+        return Scale(2, min(2000, 10 * steps))
     size = min(50_000, 50 * steps) * (2 if preset == "paper" else 1)
     return Scale(10, size // 2) if ends else Scale(5, size)
 
@@ -123,7 +123,7 @@ def reasons(name: str, preset: Preset, task: Task | str) -> tuple[str, ...]:
 def _known(task: Task | str) -> Task:
     if isinstance(task, str) and task not in TASKS:
         raise UserError(f"a recipe is made for a Task, or for one of {', '.join(TASKS)}, not for {task!r}.")
-    return find_task(task) if isinstance(task, str) else task
+    return our_task(task) if isinstance(task, str) else task
 
 
 def add_method(name: str, line: str, make: Callable[[Preset, Task], Method], floor: bool = False) -> None:

@@ -7,22 +7,22 @@ action = result.policy(observation)
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Float32, UInt8
-from numpy.typing import ArrayLike
+from jaxtyping import UInt8
 
 from musbo.algorithms.method import Method
 from musbo.algorithms.recipes import Preset
 from musbo.campaign import folders, measure, results, runner
+from musbo.campaign.changes import changed
+from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
 from musbo.campaign.events import Episodes
 from musbo.campaign.news import Observer, unobserved
-from musbo.campaign.settings import Campaign, campaign, default_folder
+from musbo.campaign.settings import Campaign, campaign, default_folder, load_task
 from musbo.campaign.summary import Summary
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
@@ -33,53 +33,10 @@ from musbo.data.batch import Batch
 from musbo.data.files import read_logs
 from musbo.data.logs import Logs, from_batch
 from musbo.data.mapping import Mapping
-from musbo.field.drive import compiled
+from musbo.field.find import find_task
 from musbo.field.render import render
 from musbo.models.frame import AnyPolicy
-from musbo.tasks.find import find_task
 from musbo.tasks.task import Task
-
-
-class NumpyPolicy:
-    """A trained policy as a function: one observation or rows of them in, the deterministic action(s) out."""
-
-    def __init__(self, policy: AnyPolicy) -> None:
-        self.policy = policy
-        frame = policy.frame
-        self.obs_size = frame.normaliser.mean.shape[0]
-        self.act_size = frame.centre.shape[0]
-        self.low = np.asarray(frame.centre - frame.half_range)
-        self.high = np.asarray(frame.centre + frame.half_range)
-        self._call = compiled(policy)
-        _require_sound(policy, self.obs_size, self.act_size)
-
-    def __call__(self, obs: ArrayLike) -> Float32[np.ndarray, "*b act"]:
-        try:
-            seen = np.asarray(obs, np.float32)
-        except (ValueError, TypeError) as error:
-            raise UserError(f"the policy takes numbers, not {type(obs).__name__}: {error}.") from error
-        if seen.ndim not in (1, 2) or seen.shape[-1] != self.obs_size:
-            raise UserError(
-                f"the policy takes one observation of {self.obs_size} numbers or rows of such, not an array of shape "
-                f"{seen.shape}."
-            )
-        if not np.isfinite(seen).all():
-            place = int(np.argwhere(~np.isfinite(np.atleast_2d(seen)))[0][1])
-            raise UserError(f"observation {place} is not a finite number: no action can be chosen for it.")
-        act = np.asarray(self._call(np.atleast_2d(seen)))
-        return np.clip(act, self.low, self.high).reshape(*seen.shape[:-1], self.act_size)
-
-
-def _require_sound(policy: AnyPolicy, obs_size: int, act_size: int) -> None:
-    """Refuse weights that are no numbers, or that do not fit together."""
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(policy, eqx.is_inexact_array))):
-        raise UserError("the policy has weights that are not finite numbers: it is damaged, or its training failed.")
-    try:
-        act = jax.eval_shape(policy, jax.ShapeDtypeStruct((1, obs_size), np.float32))
-    except Exception as error:  # whatever JAX says about shapes
-        raise UserError("the arrays of the policy do not fit together: it is damaged.") from error
-    if act.shape != (1, act_size):
-        raise UserError("the arrays of the policy do not fit together: it is damaged.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +68,7 @@ def run(
     batch_size: int | None = None,
     episodes: int | None = None,
     method: Method | None = None,
+    settings: dict[str, Any] | None = None,
     data: Sequence[str | Path | Batch | Logs] = (),
     mapping: Mapping | str | Path | None = None,
     out: str | Path | None = None,
@@ -120,12 +78,15 @@ def run(
 
     `task` is a name as on the command line, or a Task. `data` are batches that you already have, and count as the first
     deployments: files (`mapping` says what their columns mean), or what `musbo.data.from_dataframe` and `make_batch`
-    return. Arguments that are None take the values of the preset. Everything is written to `out`, by default a folder
+    return. `settings` are those of the method by the names of the command line, `{"label.alpha": "auto",
+    "updates": 50}`; parts that come in kinds by name or as values, `{"label": "trust", "explore": Plain(0.1)}`.
+    Arguments that are None take the values of the preset. Everything is written to `out`, by default a folder
     in `runs/`; an interrupted run is continued with `resume`.
     """
-    settings = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
+    asked = campaign(task, algo, preset, seed, budget, batch_size, episodes, method)
+    asked = replace(asked, method=changed(asked.method, settings or {}))
     own = task if isinstance(task, Task) else None
-    folder = start(settings, data, out, own, mapping)
+    folder = start(asked, data, out, own, mapping)
     return resume(folder, task=own, observe=observe, trust_task=True)
 
 
@@ -138,7 +99,8 @@ def start(
 ) -> Path:
     """Create a campaign and do nothing yet; returns its folder."""
     keep_compiled()
-    folder = default_folder(settings) if out is None else given(out)
+    own = load_task(settings.task, task, trusted=True).name  # the user has just named it
+    folder = default_folder(settings, own) if out is None else given(out)
     folders.create(folder, settings, [_logs(item, i, mapping) for i, item in enumerate(data)], task)
     return folder
 
@@ -172,11 +134,14 @@ def _given(task: str | Task | None) -> Task | None:
 
 
 def load_policy(path: str | Path, deployment: int | None = None) -> NumpyPolicy:
-    """The policy of a run (after `deployment`, by default the last one), or of a `policy.safetensors` file."""
+    """The policy of a run (after `deployment`, by default the last one), or of a `policy.safetensors` file.
+
+    One from the folder of a run can also `explore`, as it would when it collects the next batch.
+    """
     keep_compiled()
     path = given(path)
     if path.is_dir():
-        return NumpyPolicy(results.final_policy(path, deployment)[0])
+        return NumpyPolicy(results.final_policy(path, deployment)[0], partial(results.behaviour, path, deployment))
     policy = serial.load(path)
     if not isinstance(policy, AnyPolicy):
         raise UserError(f"{path} holds a {type(policy).__name__}, not a policy: give a run's policy.safetensors.")

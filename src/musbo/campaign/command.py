@@ -17,7 +17,7 @@ from musbo.campaign import flags
 from musbo.campaign.options import add_output_options
 from musbo.campaign.settings import Campaign, campaign, task_name
 from musbo.core.errors import UserError
-from musbo.tasks.find import find_task
+from musbo.field.find import find_task
 from musbo.tasks.task import Task
 
 
@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [TASK] [--seed N] [--algo NAME] [--preset NAME] [--SETTING VALUE ...]"
     add = parser.add_argument
     add("task", nargs="?", default="pendulum", metavar="TASK",
-        help="a name of `musbo tasks`, file.py:NAME or package.module:NAME (default: pendulum)")  # fmt: skip
+        help="a name of `musbo tasks`, a Gymnasium id, dm_control:walker-walk, file.py:NAME or package.module:NAME "
+             "(default: pendulum)")  # fmt: skip
     add("--algo", default="musbo", metavar="NAME", help=f"{', '.join(recipes.ALGORITHMS)} (default: musbo)")
     add("--preset", choices=tuple(recipes.PRESETS), metavar="NAME",
         help=f"{', '.join(recipes.PRESETS)} (default: quick on pendulum and pointmass, else fast)")  # fmt: skip

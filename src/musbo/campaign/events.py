@@ -50,6 +50,10 @@ class Created:
     """SHA-256 of the task's source file; None for a task of ours or an object of a Python program."""
     task_values: tuple[float, ...] = ()
     """What its reward and termination give for made-up transitions: whether they are the same later."""
+    trial_steps: int = 0
+    """Steps that the simulator took in the dry run; they are no part of the budget."""
+    trial: Findings = NOTHING
+    """How far the task's formulas agree with the simulator."""
 
 
 @stored("event/shard")

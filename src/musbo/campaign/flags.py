@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Method)
 CONFIG = (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
 
 
-def _parts(cls: type) -> Iterator[tuple[str, dict[str, type]]]:
+def parts_of(cls: type) -> Iterator[tuple[str, dict[str, type]]]:
     """The fields that come in kinds: their type is a protocol, and the kinds are what is stored as `field/...`."""
     for name, hint in get_type_hints(cls).items():
         if getattr(hint, "_is_protocol", False) and hint is not Method:  # a campaign's method is no part of a method
@@ -40,7 +40,7 @@ def parts() -> dict[str, dict[str, type]]:
     """The parts that come in kinds, and their kinds by name."""
     found: dict[str, dict[str, type]] = {}
     for cls in methods():
-        for name, own in _parts(cls):
+        for name, own in parts_of(cls):
             found.setdefault(name, {}).update(own)
     for name, own in found.items():
         if unfit := sorted(set(kinds(name)) - set(own)):
@@ -57,7 +57,7 @@ def known_flags() -> dict[str, bool]:
 
 
 def _flags(cls: Any, prefix: str) -> Iterator[tuple[str, bool]]:
-    own = dict(_parts(cls))
+    own = dict(parts_of(cls))
     for name, hint in get_type_hints(cls).items():
         if name not in {field.name for field in fields(cls)}:
             continue
@@ -71,7 +71,7 @@ def _flags(cls: Any, prefix: str) -> Iterator[tuple[str, bool]]:
 
 def with_kinds(method: M, chosen: dict[str, str]) -> M:
     """The method with parts of these kinds; a part that is of its kind already keeps its settings."""
-    own = dict(_parts(type(method)))
+    own = dict(parts_of(type(method)))
     for part, kind in chosen.items():
         if kind not in own.get(part, {}):
             raise UserError(
@@ -92,7 +92,7 @@ def parse(method: M, words: Sequence[str]) -> M:
 
 def difference(method: Method, base: Method) -> list[str]:
     """The words that turn `base` into `method`: kinds first, then the settings that differ."""
-    own = {name: word(getattr(method, name)) for name, _ in _parts(type(method))}
+    own = {name: word(getattr(method, name)) for name, _ in parts_of(type(method))}
     changed = {name: kind for name, kind in own.items() if word(getattr(base, name)) != kind}
     near = dict(flat(with_kinds(base, changed)))
     words = [each for name, kind in changed.items() for each in (f"--{name}", kind)]
@@ -105,7 +105,7 @@ def difference(method: Method, base: Method) -> list[str]:
 
 def flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every setting by its dotted name; of a part that comes in kinds, its kind too."""
-    parts = dict(_parts(type(settings)))
+    parts = dict(parts_of(type(settings)))
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in parts:

@@ -10,7 +10,7 @@ from pathlib import Path
 from musbo.campaign.events import Brought, Created
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, LOCK, SETTINGS, STORE, new_place, new_places
-from musbo.campaign.settings import Campaign, load_task, shape_of, task_from, task_in
+from musbo.campaign.settings import Campaign, load_task, shape_of, task_for, task_in
 from musbo.campaign.store import Store, is_artefact
 from musbo.campaign.summary import read_status
 from musbo.campaign.versions import versions
@@ -22,7 +22,9 @@ from musbo.data.checks import require_sound
 from musbo.data.files import batch_bytes
 from musbo.data.logs import Logs
 from musbo.data.rewards import rewarded
-from musbo.field.dry_run import dry_run, same_values, values_of
+from musbo.field.dry_run import Tried, dry_run, same_values, values_of
+from musbo.field.formulas import agreement
+from musbo.field.simulate import require_rewards
 from musbo.field.worlds import no_simulator
 from musbo.tasks.find import TASKS, digest
 from musbo.tasks.task import Task
@@ -36,6 +38,8 @@ def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: T
     It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
     """
     task = load_task(settings.task, given, trusted=True)  # the user has just named it
+    ours = settings.task in TASKS and given is None  # those are tested
+    tried = Tried(()) if ours else dry_run(task)  # before its reward is asked for anything
     batches = [rewarded(logs.batch, task, logs.source) for logs in data]
     odd = [
         tuple(finding.text for finding in require_sound(batch, task, logs.source, logs.origin))
@@ -47,7 +51,10 @@ def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: T
         if len(logs) < 2:
             raise UserError(f"{logs.source} has one transition; a batch needs two, one to train on and one held out.")
     settings.method.require(task)
-    values = () if settings.task in TASKS and given is None else dry_run(task)  # ours are tested
+    if not ours:
+        for i, batch in enumerate(batches):
+            require_rewards(task, batch)
+            odd[i] += tuple(each.text for each in agreement(task, batch, "the logged").cautions)
     missing = settings.budget - len(data)
     if missing and (reason := no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --budget."
@@ -56,7 +63,7 @@ def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: T
     _require_free(folder)
     folder = folder.resolve()
     source = digest(settings.task) if given is None else None
-    settings = replace(settings, task=task_from(folder, settings.task))
+    settings = replace(settings, task=task_for(folder, settings.task))
     record = serial.to_json(settings)  # refuses what could not be read back, before anything is written
     with _made(folder) as place:
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
@@ -66,7 +73,11 @@ def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: T
             for logs, batch, texts in zip(data, batches, odd, strict=True)
         )
         with Ledger(place / LEDGER, create=True) as ledger:
-            ledger.append(Created(settings, shape_of(task), versions(), brought, source, values))
+            ledger.append(
+                Created(
+                    settings, shape_of(task), versions(), brought, source, tried.values, tried.steps, tried.findings
+                )
+            )
 
 
 # A new directory

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import STORE
+from musbo.campaign.settings import task_like
 from musbo.campaign.store import Store
 from musbo.campaign.summary import read_status, summarise
 from musbo.core import serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import inside
+from musbo.models.actor import Actor
 from musbo.models.frame import AnyPolicy
 
 
@@ -52,6 +54,20 @@ def _same_file(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         write_whole(target, source.read_bytes())
+
+
+def behaviour(folder: Path, deployment: int | None = None) -> Actor:
+    """Who would collect the batch after the last training."""
+    now = read_status(folder)
+    last = max(now.trained)
+    if deployment not in (None, last):
+        raise UserError(
+            f"{folder} keeps what is needed to explore for its last policy only, that of deployment {last}: leave "
+            "deployment out to load it."
+        )
+    created = now.creation
+    state = serial.decode(Store(folder / STORE).get(now.trained[last].state))
+    return created.settings.method.actor(task_like(created.settings.task, created.task), state)
 
 
 def final_policy(folder: Path, deployment: int | None = None) -> tuple[AnyPolicy, int]:

@@ -83,6 +83,7 @@ def advance(
         if resumed and not runner.status().finished:
             ledger.append(Resumed(versions()), runner.status().deployment)
         cautions = (CHANGED_TASK,) if given is None and task_changed(folder, created) else ()
+        cautions += () if resumed else created.trial.cautions  # before a batch is spent on them
         observe(Began(runner.status().deployment, summarise(runner.status()), resumed, cautions))
         runner.sweep()
         while True:

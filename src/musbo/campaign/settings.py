@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from musbo.algorithms.method import Method
 from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.registry import stored
-from musbo.tasks.find import TASKS, find_task
-from musbo.tasks.task import Task
+from musbo.field.find import find_task, found_again
+from musbo.tasks.find import is_python
+from musbo.tasks.task import Task, labels
 
 SEEDS = 2**32  # jax.random.PRNGKey takes no more bits than that, and repeats itself beyond
 
@@ -75,6 +76,10 @@ def campaign(
     method: Method | None = None,
 ) -> Campaign:
     """Settings from a few words; what is not said is the preset's."""
+    if not isinstance(task, str | Task):
+        raise UserError(
+            f"a task is a name or a musbo.Task, not a {type(task).__name__}: make one with musbo.task_from."
+        )
     name = task_name(task)
     known = task if isinstance(task, Task) else find_task(name)
     preset = preset or recipes.default_preset(known)
@@ -98,13 +103,12 @@ def campaign(
 def task_name(task: str | Task) -> str:
     """The name of a task while a command runs: a file by its absolute path, whatever the current directory is."""
     if isinstance(task, Task):
-        ours = task.name in TASKS and find_task(task.name) == task
-        return task.name if ours else f"<{task.name}>"
+        return task.name if found_again(task) else f"<{task.name}>"
     place, name = _file_and_name(task)
     return f"{place.resolve()}:{name}" if place else task
 
 
-def task_from(folder: Path, name: str) -> str:
+def task_for(folder: Path, name: str) -> str:
     """The name of a task as it is stored in `folder`: a file by its path from there, so that both can move together."""
     place, own = _file_and_name(name)
     return f"{os.path.relpath(place, folder.resolve())}:{own}" if place and place.is_absolute() else name
@@ -131,9 +135,14 @@ def _file_and_name(task: str) -> tuple[Path | None, str]:
     return (given(place), name) if colon and place.endswith(".py") else (None, task)
 
 
-def default_folder(settings: Campaign) -> Path:
-    """Where a run goes when nobody says: runs/<task>-<algo>-<preset>-s<seed>."""
-    return Path("runs") / f"{short_name(settings.task)}-{settings.algo}-{settings.preset}-s{settings.seed}"
+def shown_name(task: str, own: str = "") -> str:
+    """A task in titles and names of files: by the name that it gives itself where the other is a place in a file."""
+    return slug(own) or short_name(task) if is_python(task) else short_name(task)
+
+
+def default_folder(settings: Campaign, own: str = "") -> Path:
+    """Where a run goes when nobody says: runs/<task>-<algo>-<preset>-s<seed>; `own`: what the task calls itself."""
+    return Path("runs") / f"{shown_name(settings.task, own)}-{settings.algo}-{settings.preset}-s{settings.seed}"
 
 
 @stored("campaign/task")
@@ -150,6 +159,23 @@ class TaskShape:
     """given or learned"""
     terminated: str
     """given, learned or never"""
+    # What it calls itself and its numbers may be corrected at any time.
+    name: str = field(default="", compare=False)
+    """Its own name; empty in runs from before it was kept."""
+    obs_names: tuple[str, ...] = field(default=(), compare=False)
+    obs_units: tuple[str, ...] = field(default=(), compare=False)
+    act_names: tuple[str, ...] = field(default=(), compare=False)
+    act_units: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def obs_labels(self) -> tuple[str, ...]:
+        """Every observation in words, with its unit."""
+        return labels("observation", self.obs_size, self.obs_names, self.obs_units)
+
+    @property
+    def act_labels(self) -> tuple[str, ...]:
+        """Every action in words, with its unit."""
+        return labels("action", self.act_size, self.act_names, self.act_units)
 
 
 def shape_of(task: Task) -> TaskShape:
@@ -161,13 +187,18 @@ def shape_of(task: Task) -> TaskShape:
         task.episode_steps,
         reward="learned" if task.reward == "learned" else "given",
         terminated="learned" if task.terminated == "learned" else "given" if task.terminated else "never",
+        name=task.name,
+        obs_names=task.obs_names,
+        obs_units=task.obs_units,
+        act_names=task.act_names,
+        act_units=task.act_units,
     )
 
 
 def task_like(name: str, shape: TaskShape) -> Task:
     """A task of this shape, as far as settings follow from one: for a reader, who must not run anybody's Python."""
     return Task(
-        name,
+        shape.name or name,
         shape.obs_size,
         shape.act_size,
         shape.act_low,
@@ -197,7 +228,7 @@ def load_task(name: str, given: Task | None = None, trusted: bool = False) -> Ta
 
 def require_trusted(name: str, trusted: bool) -> None:
     """Refuse a task that is somebody's Python, unless the user has said that it may be run."""
-    if name not in TASKS and not trusted:
+    if is_python(name) and not trusted:
         raise UserError(
             f"the task is Python code, {name}, which is not run without your word: look at it, then add --trust-task, "
             "or name the task with --task (from Python: trust_task=True or task=...)."

@@ -7,9 +7,9 @@ from typing import Any
 from musbo.campaign.events import Brought, Collected, Evaluated, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER
-from musbo.campaign.settings import Campaign, TaskShape
+from musbo.campaign.settings import Campaign, TaskShape, shown_name
 from musbo.campaign.status import Collect, Done, Evaluate, Finish, Status, Step, Train, next_step
-from musbo.core.diagnostics import Caution, Diagnostic
+from musbo.core.diagnostics import NOTHING, Caution, Diagnostic, Findings
 from musbo.core.errors import UserError
 from musbo.core.plain import plain
 
@@ -22,6 +22,8 @@ class Deployment:
     batch: Collected
     training: Trained | None = None
     evaluation: Evaluated | None = None
+    earlier: tuple[Caution, ...] = ()
+    """Of the dry run: what was known before the first batch."""
 
     @property
     def mean_return(self) -> float | None:
@@ -36,7 +38,7 @@ class Deployment:
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
-        return self.batch.findings.cautions + (self.training.findings.cautions if self.training else ())
+        return self.earlier + self.batch.findings.cautions + (self.training.findings.cautions if self.training else ())
 
     @property
     def imagined_per_step(self) -> float | None:
@@ -79,6 +81,15 @@ class Summary:
     finished: bool
     versions: dict[str, str]
     """What it was made with."""
+    trial_steps: int = 0
+    """Steps in the simulator before the first batch, to try the task."""
+    trial: Findings = NOTHING
+    """What they showed."""
+
+    @property
+    def task_name(self) -> str:
+        """What the task is called on a page."""
+        return shown_name(self.settings.task, self.task.name)
 
     @property
     def deployed(self) -> int:
@@ -145,6 +156,7 @@ class Summary:
                 "seconds": self.seconds,
                 "finished": self.finished,
                 "evaluation_steps": self.evaluation_steps,
+                "trial_steps": self.trial_steps,
                 "deployments": self.deployments,
                 "versions": self.versions,
             }
@@ -154,10 +166,17 @@ class Summary:
 def summarise(now: Status) -> Summary:
     """The summary of a status."""
     created = now.creation
+    first = min(now.collected, default=None)
     deployments = tuple(
-        Deployment(d, now.collected[d], now.trained.get(d), now.evaluated.get(d)) for d in sorted(now.collected)
+        Deployment(
+            d, now.collected[d], now.trained.get(d), now.evaluated.get(d), created.trial.cautions if d == first else ()
+        )
+        for d in sorted(now.collected)
     )
-    return Summary(created.settings, created.task, created.brought, deployments, now.finished, created.versions)
+    return Summary(
+        created.settings, created.task, created.brought, deployments, now.finished, created.versions,
+        created.trial_steps, created.trial,
+    )  # fmt: skip
 
 
 def read_status(folder: Path) -> Status:

@@ -32,7 +32,7 @@ def action(arguments: argparse.Namespace) -> int:
     from musbo.core.plain import plain
     from musbo.data.files import read_logs
     from musbo.data.preview import preview
-    from musbo.tasks.find import find_task
+    from musbo.field.find import find_task
 
     task = None if arguments.task is None else find_task(arguments.task)
     seen = [preview(read_logs(place, arguments.mapping), task) for place in arguments.files]

@@ -10,6 +10,7 @@ EXAMPLES = """
   musbo run hopper --algo me-trpo --seed 3 --budget 10 --batch-size 25000
   musbo run halfcheetah --label.alpha auto --trpo.delta 0.02 --updates 100
   musbo run halfcheetah --label trust --explore plain --explore.sigma 0.1
+  musbo run Hopper-v5                                    any environment of Gymnasium; dm_control:walker-walk too
   musbo run my_task.py:TASK --preset quick --out runs/mine
   musbo run my_task.py:TASK --data logs.parquet --budget 1    pure offline: no simulator is needed
   musbo run my_task.py:TASK --data logs.csv --mapping mapping.toml --budget 1   columns of other names
@@ -36,7 +37,7 @@ def action(arguments: argparse.Namespace) -> int:
     from musbo.cli._common import advance
     from musbo.core.errors import UserError
     from musbo.data.files import read_logs
-    from musbo.tasks.find import TASKS
+    from musbo.tasks.find import is_python
 
     settings = command.campaign_of(arguments)
     if arguments.mapping and not arguments.data:
@@ -45,4 +46,4 @@ def action(arguments: argparse.Namespace) -> int:
     for each in logs:
         print(f"musbo: {each}", file=sys.stderr)
     folder = api.start(settings, logs, arguments.out)
-    return advance(folder, arguments, None, trust_task=arguments.task not in TASKS)  # it was named here
+    return advance(folder, arguments, None, trust_task=is_python(arguments.task))  # it was named here

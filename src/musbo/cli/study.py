@@ -99,10 +99,10 @@ def action(arguments: argparse.Namespace) -> int:
 
 def _again(arguments: argparse.Namespace, out: Path) -> str:
     from musbo.cluster.study import recorded
-    from musbo.tasks.find import TASKS
+    from musbo.tasks.find import is_python
 
     known = recorded(out)
-    word = ["--trust-task"] if known and set(known.tasks) - set(TASKS) else []
+    word = ["--trust-task"] if known and any(map(is_python, known.tasks)) else []
     return _imports.again("study", arguments, "--out", out, *word)
 
 

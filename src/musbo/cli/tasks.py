@@ -6,8 +6,10 @@ ORDER = 80
 HELP = "List the tasks that come with musbo."
 EXAMPLES = """
   musbo tasks
-  musbo run pointmass         one of them
-  musbo run my_task.py:TASK   one of your own: a musbo.Task, or a function that returns one
+  musbo run pointmass                one of them
+  musbo run Hopper-v5                any environment of Gymnasium; reward and ends of episodes are learned
+  musbo run dm_control:walker-walk   a task of dm_control
+  musbo run my_task.py:TASK          one of your own: a musbo.Task, or a function that returns one
 """
 
 
@@ -21,5 +23,6 @@ def action(arguments: argparse.Namespace) -> int:
     width = max(map(len, TASKS))
     for name, line in TASKS.items():
         print(f"{name:<{width}}  {line}")
-    print("\nYour own: musbo run file.py:NAME or package.module:NAME, where NAME is a musbo.Task.")
+    print("\nOf Gymnasium by their id: musbo run Hopper-v5; of dm_control: musbo run dm_control:walker-walk.")
+    print("Your own: musbo run file.py:NAME or package.module:NAME, where NAME is a musbo.Task.")
     return 0

@@ -1,9 +1,11 @@
 """Studies from Python: the same as `musbo study`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from musbo.campaign.changes import words
 from musbo.cluster import local, on_ray, plan
 from musbo.cluster import study as studies
 from musbo.cluster.local import Observe
@@ -51,7 +53,7 @@ def study(
     preset: str | None = None,
     budget: int | None = None,
     batch_size: int | None = None,
-    settings: Sequence[str] = (),
+    settings: Mapping[str, Any] | Sequence[str] = (),
     jobs: int | None = None,
     ray: str | None = None,
     imports: Sequence[str] = (),
@@ -60,13 +62,13 @@ def study(
     """Run all combinations of methods, tasks, budgets and seeds, each in its own directory below `out`.
 
     `file` is a .toml file or the name of a study that comes with musbo; without one, give `tasks` and `algos`.
-    `settings` are flags for every run, as on the command line; `imports` are modules or files with methods or parts of
-    your own, which every run imports first. Tasks in Python files that only the record in `out` names need
+    `settings` are for every run, by name as in `musbo.run` or as flags; `imports` are modules or files with methods or
+    parts of your own, which every run imports first. Tasks in Python files that only the record in `out` names need
     `trust_task`. Finished runs are not repeated, so the same call resumes a study.
     """
     said = Said(
         str(file) if file else None, tuple(tasks), tuple(algos), tuple(seeds), preset, budget, batch_size,
-        tuple(settings),
+        tuple(words(settings) if isinstance(settings, Mapping) else settings),
     )  # fmt: skip
     brought = tuple(str(Path(name).resolve()) if modules.is_file(name) else name for name in imports)
     for name in brought:

@@ -6,7 +6,7 @@ from pathlib import Path
 from musbo.campaign import command, flags, settings
 from musbo.campaign.folders import open_settings
 from musbo.campaign.places import LEDGER
-from musbo.campaign.settings import load_task, task_from, task_name
+from musbo.campaign.settings import load_task, task_for, task_name
 from musbo.cluster import study as studies
 from musbo.cluster.study import Cell, Study, Variant, cells
 from musbo.core.errors import UserError
@@ -153,7 +153,7 @@ def _require_alike(study: Study, out: Path, begun: Cell, new: Cell) -> None:
     except UserError:  # a damaged ledger is the affair of its own run, which says so when it is begun
         return
     now, _ = command.read(new.words(out, study.settings)[1:])
-    now = replace(now, seed=old.seed, task=task_from(out / begun.folder, now.task))
+    now = replace(now, seed=old.seed, task=task_for(out / begun.folder, now.task))
     differ = flags.differences(*({f"--{n.removeprefix('method.')}": v for n, v in flags.flat(s)} for s in (old, now)))
     if differ:
         raise UserError(

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from musbo.algorithms.recipes import PRESETS, default_preset, scale
-from musbo.campaign.settings import short_name, task_from, task_in, task_name
+from musbo.campaign.settings import short_name, task_for, task_in, task_name
 from musbo.core import formats, serial
 from musbo.core.durable import is_temporary, write_whole
 from musbo.core.errors import UserError
@@ -260,7 +260,7 @@ def record(out: Path, asked: Study | None) -> Study:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make {out}: {error.strerror}; choose another --out.") from error
-        kept = _with_tasks(whole, lambda task: task_from(out, task))
+        kept = _with_tasks(whole, lambda task: task_for(out, task))
         tree = serial.to_json(kept)
         described = {**formats.header(FORMAT, VERSION), "study": tree, "sha256": _digest(tree)}
         write_whole(out / RECORD, json.dumps(described, indent=1).encode())

@@ -52,16 +52,18 @@ class Crew:
 class Explorer:
     """The actor with its exploration noise."""
 
-    def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
+    def __init__(self, world: World, actor: Actor, key: PRNGKeyArray, first: int = 0) -> None:
         self.extra_steps = 0
-        self._actor = actor
+        self._actor, self._first = actor, first  # `first`: the number that the actor knows the first lane by
         self._split: dict[int, tuple[list[Any], Any]] = {}  # the actor of every crew
         # As numbers, because a compiled function takes as long to accept one typed key as all its other arguments.
         self._keys = list(jax.random.key_data(jax.random.split(key, world.crews)))
 
     def ask(self, crew: Crew, t: int) -> Any:
         if crew.number not in self._split:
-            self._split[crew.number] = _split(for_lanes(self._actor, crew.first + np.arange(len(crew.obs))))
+            self._split[crew.number] = _split(
+                for_lanes(self._actor, self._first + crew.first + np.arange(len(crew.obs)))
+            )
         arrays, static = self._split[crew.number]
         key = self._keys[crew.number]
         return _act(static, arrays, key, t, crew.obs, crew.last_obs, crew.last_act, crew.has_last)
@@ -114,6 +116,12 @@ def compiled(policy: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return policy
     arrays, static = _split(policy)
     return partial(_call, static, arrays)
+
+
+def exploring(actor: Actor) -> Callable[..., tuple[Any, Any]]:
+    """(key data, t, obs, previous obs, previous act, has previous) -> (act, signal), compiled."""
+    arrays, static = _split(actor)
+    return partial(_act, static, arrays)
 
 
 # Compiled once per kind of actor. The split into arrays and a hashable rest keeps a call to some microseconds.
@@ -206,7 +214,7 @@ def drive(
     crews: list[Crew] = []
     try:
         begun = world.begin(seeds)
-        _require_numbers(np.arange(len(begun)), begun)
+        _require_numbers(task, np.arange(len(begun)), begun)
         crews = _make_crews(task, world, begun, lanes)
         for crew in crews:
             crew.asked = mind.ask(crew, 0)
@@ -236,14 +244,17 @@ def _finished(moments: list[_Moment]) -> tuple[Batch | None, Float32[np.ndarray,
 
 
 def _require_numbers(
-    lanes: Int[np.ndarray, " b"], obs: Float32[np.ndarray, "b obs"], reward: Float32[np.ndarray, " b"] | None = None
+    task: Task,
+    lanes: Int[np.ndarray, " b"],
+    obs: Float32[np.ndarray, "b obs"],
+    reward: Float32[np.ndarray, " b"] | None = None,
 ) -> None:
     """Refuse what nothing can be learned from, and what would spoil all that is computed from it."""
     columns = obs if reward is None else np.column_stack([obs, reward])
     wrong = ~(np.abs(columns) <= LARGEST)  # not so where it is no number
     if wrong.any():
         row, column = (int(found[0]) for found in np.nonzero(wrong))
-        name = "the reward" if column == obs.shape[1] else f"observation {column}"
+        name = "the reward" if column == obs.shape[1] else task.obs_labels[column]
         raise LaneFailed(int(lanes[row]), f"{name} is {columns[row, column]:g}")
 
 
@@ -267,7 +278,7 @@ def _step_crew(
     step = crew.steps[rows]
     # A copy of the actions, because some simulators write into them.
     next_obs, reward, terminated, truncated = world.step(lanes, chosen.copy())
-    _require_numbers(lanes, next_obs, reward)
+    _require_numbers(task, lanes, next_obs, reward)
     crew.steps[rows] += 1
     used_up = quota[lanes] == t + 1
     over = terminated | truncated | (step + 1 == task.episode_steps) | used_up
@@ -284,7 +295,7 @@ def _step_crew(
     again = over & ~leaves
     if again.any():
         begun = world.reset(lanes[again])
-        _require_numbers(lanes[again], begun)
+        _require_numbers(task, lanes[again], begun)
         crew.obs[rows[again]] = begun
         crew.steps[rows[again]] = 0
     if leaves.any():

@@ -1,37 +1,58 @@
 """A dry run of a task, before anything is created: its functions on a few examples, its simulator for a few steps.
 
-What is wrong with a task of one's own is said here in one sentence, and not after a batch was collected. The values of
-its functions are kept: they show, when a run goes on, that the task is still the same.
+What is wrong with a task of one's own is said here in one sentence, and not after a batch was collected; where its
+formulas disagree with the simulator, that is a warning with numbers. The simulator's steps are counted apart. The
+values of the functions are kept: they show, when a run goes on, that the task is still the same.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import closing
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from musbo.core.diagnostics import NOTHING, Findings
 from musbo.core.errors import UserError
+from musbo.data.batch import Batch
 from musbo.field.drive import Fault, Steady, drive
+from musbo.field.formulas import agreement
 from musbo.field.simulate import require_rewards
 from musbo.field.worlds import make_world, no_simulator
 from musbo.tasks.task import BuiltIn, Task
 
 EXAMPLES = 8
-STEPS = 3
+STEPS = 50
+"""Of the simulator, with random actions."""
 
 
-def dry_run(task: Task) -> tuple[float, ...]:
-    """Refuse a task that cannot work; returns the values of its functions."""
+class Tried(NamedTuple):
+    """What a dry run showed."""
+
+    values: tuple[float, ...]
+    """Of the task's functions on made-up transitions."""
+    steps: int = 0
+    """That the simulator took."""
+    findings: Findings = NOTHING
+    """How far the formulas agree with it."""
+
+
+def dry_run(task: Task) -> Tried:
+    """Refuse a task that cannot work."""
     values = values_of(task)
     keys = jax.random.split(jax.random.PRNGKey(0), EXAMPLES)
     if task.initial is not None:
         _called(task, "initial", task.initial, (keys,), (task.obs_size,), jnp.floating)
     if isinstance(task.simulator, BuiltIn):
         _require_built_in(task, task.simulator, keys)
-    elif no_simulator(task) is None:
-        _require_real(task)
-    return values
+    if no_simulator(task) is not None:
+        return Tried(values)
+    batch = _few_steps(task)
+    require_rewards(task, batch)
+    return Tried(values, len(batch), agreement(task, batch, "the simulator's"))
 
 
 def values_of(task: Task) -> tuple[float, ...]:
@@ -76,8 +97,9 @@ def _called(
     except UserError:
         raise
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
-        text = "is Python or NumPy that JAX cannot compile: write it with jax.numpy, and jnp.where in place of if."
-        raise UserError(f"{name} of task {task.name} {text}") from error
+        text = "is Python or NumPy that JAX cannot compile: write it with jax.numpy, and jnp.where in place of if"
+        # Without the traceback of JAX, which is long and does not help here.
+        raise UserError(f"{name} of task {task.name} {text}{_line(function, error)}.") from None
     except (Exception, SystemExit) as error:
         why = (str(error).strip().splitlines() or [""])[0]
         raise UserError(
@@ -90,6 +112,13 @@ def _called(
         given = f"an array of shape {found.shape[1:]} and type {found.dtype}" if known else f"a {type(found).__name__}"
         raise UserError(f"{name} of task {task.name} must return {wanted} for one example, but it returns {given}.")
     return lambda: jax.jit(every)(*rows)
+
+
+def _line(function: Callable[..., Any], error: Exception) -> str:
+    """Where in the user's function it happened."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""
 
 
 def _require_built_in(task: Task, simulator: BuiltIn, keys: jax.Array) -> None:
@@ -106,12 +135,15 @@ def _require_built_in(task: Task, simulator: BuiltIn, keys: jax.Array) -> None:
     )
 
 
-def _require_real(task: Task) -> None:
-    """A few steps of the simulator, and the task's functions on them."""
-    middle = np.broadcast_to(task.centre, (1, task.act_size)).astype(np.float32)
-    steps = min(STEPS, task.episode_steps)
+def _few_steps(task: Task) -> Batch:
+    """Random actions in the simulator."""
+    rng = np.random.default_rng(0)
+
+    def act(obs: Any) -> Any:
+        return rng.uniform(task.low, task.high, (len(obs), task.act_size)).astype(np.float32)
+
     try:
-        batch, _ = drive(task, make_world(task, 1), Steady(task, lambda obs: middle), [0], [steps], 1, once=True)
+        with closing(make_world(task, 1)) as world:
+            return drive(task, world, Steady(task, act), [0], [STEPS], 1, once=False)[0]
     except Fault as fault:
         raise UserError(f"{fault}. Correct it and try again; nothing was written.") from fault
-    require_rewards(task, batch)

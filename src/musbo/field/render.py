@@ -8,7 +8,7 @@ import ctypes.util
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,9 @@ def render(
     task: Task, policy: Callable[[Any], Any], seed: int, steps: int | None = None, side: int = SIDE
 ) -> Iterator[Frame]:
     """The frames of one episode, one per state, the first state included."""
-    world = make_world(task, 1, pictures=True)
     act_on, lane = compiled(policy), np.array([0])
-    obs = world.begin(lane_seeds(seed, Purpose.EVALUATE, 0, 1))
-    with _painter(task, world, side) as paint:
+    with closing(make_world(task, 1, pictures=True)) as world, _painter(task, world, side) as paint:
+        obs = world.begin(lane_seeds(seed, Purpose.EVALUATE, 0, 1))
         yield paint(obs[0])
         for _ in range(min(steps or task.episode_steps, task.episode_steps)):
             act = np.clip(np.asarray(act_on(obs), np.float32), task.low, task.high)
@@ -65,12 +64,13 @@ def _painter(task: Task, world: World, side: int) -> Iterator[Callable[[Float32[
 
 
 def _gym_picture(env: Any) -> Frame:
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     try:
         picture = env.render()
-    except importlib.import_module("gymnasium").error.DependencyNotInstalled as error:
-        raise UserError(f"{env.spec.id} cannot draw itself: {error}.") from error
+    except (importlib.import_module("gymnasium").error.DependencyNotInstalled, NotImplementedError) as error:
+        raise UserError(f"{name} cannot draw itself: {error or 'it has no render()'}.") from error
     if picture is None:
-        raise UserError(f"{env.spec.id} does not draw itself: it has no render mode rgb_array.")
+        raise UserError(f"{name} does not draw itself: make it with render_mode='rgb_array', if it has that mode.")
     return np.asarray(picture, np.uint8)
 
 

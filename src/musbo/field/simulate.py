@@ -6,6 +6,7 @@ next group. How the lanes of a group step is in `drive`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -19,11 +20,9 @@ from musbo.data.batch import Batch, concatenate
 from musbo.data.checks import LARGEST, SHOWN
 from musbo.data.rewards import model_rewards as model_rewards
 from musbo.field.drive import Explorer, Fault, Oracle, Steady, crew_width, drive
-from musbo.field.worlds import World, make_world
+from musbo.field.worlds import make_world, most_lanes
 from musbo.models.actor import Actor
 from musbo.tasks.task import Task
-
-LANES = 50  # per group
 
 
 class Purpose(IntEnum):
@@ -86,36 +85,40 @@ def groups(size: int, lanes: int, episode_steps: int) -> list[list[int]]:
 
 
 def collect(
-    task: Task, actor: Actor, size: int, seed: int, lanes: int = LANES, first_group: int = 0
+    task: Task, actor: Actor, size: int, seed: int, lanes: int | None = None, first_group: int = 0
 ) -> Iterator[Shard]:
     """The shards of one deployment, from `first_group` on; all shards together have exactly `size` transitions.
 
     Where the simulator fails, the last shard has the episodes that were over, and then `Fault` is raised.
     """
-    plan = groups(size, lanes, task.episode_steps)
+    plan = groups(size, most_lanes(task) if lanes is None else lanes, task.episode_steps)
     width = len(plan[0])
-    world: World | None = None
-    for group in range(first_group, len(plan)):
-        world = world or make_world(task, width)
-        key = jax.random.fold_in(jax.random.key(seed), group)
-        mind = (Oracle if actor.needs_oracle else Explorer)(task, world, actor, key)
-        seeds = lane_seeds(seed, Purpose.COLLECT, group, len(plan[group]))
-        try:
-            batch, signal = drive(task, world, mind, seeds, plan[group], width, once=False)
-        except Fault as fault:
-            if fault.batch is not None:
-                yield Shard(fault.batch, fault.signal, mind.extra_steps, 0)
-            raise
-        yield Shard(batch, signal, mind.extra_steps, _alone(plan[group], crew_width(width, world)))
+    if first_group >= len(plan):
+        return
+    with closing(make_world(task, width)) as world:
+        for group in range(first_group, len(plan)):
+            key = jax.random.fold_in(jax.random.key(seed), group)
+            # Of a single lane, every group is the next of many for whoever shares lanes out.
+            first = group if width == 1 else 0
+            mind = Oracle(task, world, actor, key) if actor.needs_oracle else Explorer(world, actor, key, first)
+            seeds = lane_seeds(seed, Purpose.COLLECT, group, len(plan[group]))
+            try:
+                batch, signal = drive(task, world, mind, seeds, plan[group], width, once=False)
+            except Fault as fault:
+                if fault.batch is not None:
+                    yield Shard(fault.batch, fault.signal, mind.extra_steps, 0)
+                raise
+            yield Shard(batch, signal, mind.extra_steps, _alone(plan[group], crew_width(width, world)))
 
 
-def first_episodes(task: Task, batch: Batch, lanes: int = LANES) -> Bool[np.ndarray, " e"]:
+def first_episodes(task: Task, batch: Batch, lanes: int | None = None) -> Bool[np.ndarray, " e"]:
     """Which episodes of a collected batch were the first of their lane.
 
     The quota has room for these, so they say what an episode brings. Of the others some are cut by the quota, and
     without those that are cut the short ones would be too many.
     """
-    quotas = [quota for group in groups(len(batch), lanes, task.episode_steps) for quota in group]
+    plan = groups(len(batch), most_lanes(task) if lanes is None else lanes, task.episode_steps)
+    quotas = [quota for group in plan for quota in group]
     return np.isin(batch.starts(), np.cumsum([0, *quotas[:-1]]))
 
 
@@ -129,18 +132,18 @@ def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int,
     """Whole episodes of a deterministic policy, or their first `steps` steps."""
     if episodes < 1:
         raise UserError(f"An evaluation needs at least one episode, not {episodes}.")
-    width = min(episodes, LANES)
+    width = min(episodes, most_lanes(task))
     limit = min(steps or task.episode_steps, task.episode_steps)
-    world = make_world(task, width)
     mind = Steady(task, policy)
     batches = []
-    for group, first in enumerate(range(0, episodes, width)):
-        count = min(width, episodes - first)
-        seeds = lane_seeds(seed, Purpose.EVALUATE, group, count)
-        try:
-            batches.append(drive(task, world, mind, seeds, [limit] * count, width, once=True)[0])
-        except Fault as fault:
-            raise UserError(f"The policy cannot be measured: {fault}.") from fault
+    with closing(make_world(task, width)) as world:
+        for group, first in enumerate(range(0, episodes, width)):
+            count = min(width, episodes - first)
+            seeds = lane_seeds(seed, Purpose.EVALUATE, group, count)
+            try:
+                batches.append(drive(task, world, mind, seeds, [limit] * count, width, once=True)[0])
+            except Fault as fault:
+                raise UserError(f"The policy cannot be measured: {fault}.") from fault
     return concatenate(batches)
 
 

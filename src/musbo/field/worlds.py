@@ -1,4 +1,4 @@
-"""Worlds: simulators with many lanes, all behind the same four verbs begin, reset, step and peek.
+"""Worlds: simulators with many lanes, all behind the same verbs begin, reset, step, peek and close.
 
 A lane is one copy of the simulator. Built-in tasks step all lanes in one compiled call; Gymnasium and dm_control step
 one after the other. Time limits are not the world's business: whoever drives it cuts the episodes. What a lane does is
@@ -7,8 +7,9 @@ a function of the seed it began with and the actions it was given, nothing else.
 
 import copy
 import importlib
+import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Int, Key
 
 from musbo.core.errors import UserError
-from musbo.tasks.task import BuiltIn, DmControl, Gym, Task
+from musbo.field.spaces import action_bounds, observed_parts, reader, size_of, writer
+from musbo.tasks import modules
+from musbo.tasks.task import BuiltIn, DmControl, Factory, Gym, Single, Task
 
 INSTALL = "install the simulators with: pip install 'musbo[sim]'"
 
@@ -89,6 +92,9 @@ class BuiltInWorld:
         _, obs, _, _ = _advance(self._task, self._simulator, self._state, self._pad(lanes, act))
         return np.asarray(obs)[lanes]
 
+    def close(self) -> None:
+        """There is nothing to close."""
+
     def _pad(self, lanes: Int[np.ndarray, " b"], act: Float32[np.ndarray, "b act"]) -> Float32[np.ndarray, "c act"]:
         # Lanes that are not stepped still take part in the call, so that its shape is always the same.
         padded = np.zeros((self._lanes, self._task.act_size), np.float32)
@@ -125,36 +131,46 @@ def _advance(
 
 
 class GymLane:
-    """A Gymnasium environment without the wrappers that count and check: whoever drives it does both."""
+    """A Gymnasium environment. One that is named is made without the wrappers that count and check."""
 
-    def __init__(self, task: Task, id: str, kwargs: dict[str, Any], pictures: bool) -> None:
-        self.env = make_gym(id, **kwargs)
-        inner = self.env.unwrapped
-        self.mujoco: Any = (inner.model, inner.data) if hasattr(inner, "model") and hasattr(inner, "data") else None
-        if pictures and self.mujoco is None:
-            self.env = make_gym(id, **kwargs, render_mode="rgb_array")
+    def __init__(self, task: Task, env: Any, ours: bool = True) -> None:
+        self.env = env
+        self._ours = ours  # made here, and so closed here
+        self.mujoco: Any = mujoco_of(env)
         self.saved: Any = None
-        shapes = (self.env.observation_space.shape, self.env.action_space.shape)
-        if shapes != ((task.obs_size,), (task.act_size,)):
+        parts, bounds = observed_parts(env.observation_space, task.name), action_bounds(env.action_space, task.name)
+        self._read, self._write = reader(parts), writer(env.action_space)
+        if (size_of(parts), len(bounds.low)) != (task.obs_size, task.act_size):
             raise UserError(
-                f"Task {task.name!r} says {task.obs_size} observations and {task.act_size} actions, "
-                f"but {id} has the shapes {shapes[0]} and {shapes[1]}; correct the sizes in the task."
+                f"Task {task.name!r} says {task.obs_size} observations and {task.act_size} actions, but its "
+                f"environment has {size_of(parts)} and {len(bounds.low)}; correct the sizes in the task."
             )
 
     def reset(self, seed: int | None) -> np.ndarray:
-        return self.env.reset(seed=seed)[0]
+        return self._read(self.env.reset(seed=seed)[0])
 
     def step(self, act: Float32[np.ndarray, " act"]) -> tuple[np.ndarray, Any, bool, bool]:
-        return self.env.step(act)[:4]
+        obs, reward, terminated, truncated, _ = self.env.step(self._write(act))
+        return self._read(obs), reward, terminated, truncated
 
     def peek(self, act: Float32[np.ndarray, " act"]) -> np.ndarray:
-        if self.mujoco is None:
+        if self.mujoco is None or self.env.unwrapped is not self.env:  # wrappers have a state of their own
             raise UserError(
-                "The oracle tries actions in a copy of the simulator, which works with built-in and Mujoco tasks only, "
-                f"not with {self.env.spec.id}; use the disagreement or lagged reading."
+                "The oracle tries actions in a copy of the simulator, which works with built-in tasks and with Mujoco "
+                f"without wrappers, not with {self.env}; use the disagreement or lagged reading."
             )
         with _kept(self):
-            return self.env.step(act)[0]
+            return self._read(self.env.step(self._write(act))[0])
+
+    def close(self) -> None:
+        if self._ours:
+            self.env.close()
+
+
+def mujoco_of(env: Any) -> Any:
+    """Mujoco's model and data of a Gymnasium environment; None where it has none."""
+    inner = env.unwrapped
+    return (inner.model, inner.data) if hasattr(inner, "model") and hasattr(inner, "data") else None
 
 
 class DmControlLane:
@@ -195,6 +211,9 @@ class DmControlLane:
             env.task.before_step(act, physics)
             physics.step(round(env.control_timestep() / physics.timestep()))
             return _flat(env.task.get_observation(physics))
+
+    def close(self) -> None:
+        self._env.close()
 
 
 @contextmanager
@@ -255,8 +274,21 @@ class LaneWorld:
                 obs[row] = self.lanes[now[0]].peek(act[row])
         return obs
 
+    def close(self) -> None:
+        for lane in self.lanes:
+            try:
+                lane.close()
+            except Exception as error:  # what the lane did is done, and must not be lost for that
+                warnings.warn(f"closing a simulator failed: {type(error).__name__}: {error}", stacklevel=2)
+
 
 World = BuiltInWorld | LaneWorld
+LANES = 50  # side by side, at most
+
+
+def most_lanes(task: Task) -> int:
+    """How many lanes a world of this task may have."""
+    return 1 if isinstance(task.simulator, Single) else LANES
 
 
 def make_world(task: Task, lanes: int, pictures: bool = False) -> World:
@@ -265,11 +297,28 @@ def make_world(task: Task, lanes: int, pictures: bool = False) -> World:
         case BuiltIn():
             return BuiltInWorld(task, task.simulator, lanes)
         case Gym(id, kwargs):
-            return LaneWorld(task, [GymLane(task, id, dict(kwargs), pictures) for _ in range(lanes)])
+            return LaneWorld(task, [GymLane(task, _named(id, dict(kwargs), pictures)) for _ in range(lanes)])
+        case Factory(make):
+            envs = [make_environment(make) for _ in range(lanes)]
+            bodies = [env.unwrapped for env in envs]
+            if any(one is other for one, other in itertools.combinations(bodies, 2)):
+                raise UserError(
+                    f"The function of task {task.name!r} returns the same environment again, so that lanes would "
+                    "disturb each other: make a new one at every call."
+                )
+            return LaneWorld(task, [GymLane(task, env) for env in envs])
+        case Single(env):
+            assert lanes == 1, most_lanes(task)
+            return LaneWorld(task, [GymLane(task, env, ours=False)])
         case DmControl(domain, name):
             return LaneWorld(task, [DmControlLane(task, domain, name) for _ in range(lanes)])
         case None:
             raise UserError(f"Task {task.name!r} has no simulator; bring batches from the field with --data.")
+
+
+def _named(id: str, kwargs: dict[str, Any], pictures: bool) -> Any:
+    env = make_gym(id, **kwargs)
+    return make_gym(id, **kwargs, render_mode="rgb_array") if pictures and mujoco_of(env) is None else env
 
 
 # --- the packages, imported when they are first needed ---
@@ -297,7 +346,10 @@ def gym_spec(id: str) -> Any:
     """The registered description of an environment."""
     gymnasium = import_gymnasium()
     try:
-        return copy.deepcopy(gymnasium.spec(id))
+        module, colon, rest = id.rpartition(":")
+        if colon:
+            modules.load(module, f"{id} is registered by a module of that name")
+        return copy.deepcopy(gymnasium.spec(rest))
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         raise UserError(f"Gymnasium has no environment {id!r}: {error}") from error
 
@@ -311,9 +363,28 @@ def make_gym(id: str, **kwargs: Any) -> Any:
         with quiet_mujoco():
             return gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **kwargs)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"{id} needs a package that is not installed ({error}); {INSTALL}") from error
+        hint = f"; {INSTALL}" if "mujoco" in str(error).lower() else ""
+        raise UserError(f"{id} needs a package that is not installed: {str(error).rstrip('.')}{hint}.") from error
     except TypeError as error:
         raise UserError(f"{id} cannot be made with the arguments {kwargs}: {error}") from error
+
+
+def make_environment(make: Callable[[], Any]) -> Any:
+    """What a function of the user's makes, if it is a Gymnasium environment."""
+    gymnasium = import_gymnasium()
+    try:
+        with quiet_mujoco():
+            env = make()
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # it is a user's program: anything may come
+        raise UserError(f"Making the environment failed: {type(error).__name__}: {error}.") from error
+    if not isinstance(env, gymnasium.Env):
+        raise UserError(
+            f"The function that makes the environment returned a {type(env).__name__}, not a gymnasium.Env: return "
+            "one, or wrap what you have in a class that is one."
+        )
+    return env
 
 
 @contextmanager
@@ -341,7 +412,7 @@ def no_simulator(task: Task) -> str | None:
     if task.simulator is None:
         return f"task {task.name} has no simulator"
     try:
-        make_world(task, 1)
+        make_world(task, 1).close()
     except UserError as error:
         return str(error)
     return None

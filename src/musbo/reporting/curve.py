@@ -34,7 +34,7 @@ def draw(summary: Summary, folder: Path) -> list[Path]:
         for axes in (left, right):
             tidy(axes, data)
         own = summary.settings
-        title = f"{own.algo} on {_short(own.task)}, {own.preset}, seed {own.seed}"
+        title = f"{own.algo} on {summary.task_name}, {own.preset}, seed {own.seed}"
         left.set_title(title, loc="left", color=INK, fontweight="bold", fontsize=10.5)
         for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
             image = io.BytesIO()
@@ -42,10 +42,6 @@ def draw(summary: Summary, folder: Path) -> list[Path]:
             paths.append(folder / f"curve.{suffix}")
             write_whole(paths[-1], image.getvalue())
     return paths
-
-
-def _short(task: str) -> str:
-    return task.rpartition("/")[2]
 
 
 def tidy(axes: Any, data: list[Row]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from musbo.campaign import flags
 from musbo.campaign.places import LEDGER
-from musbo.campaign.settings import Campaign, short_name, slug, task_in
+from musbo.campaign.settings import Campaign, shown_name, slug, task_in
 from musbo.campaign.summary import Summary, summary
 from musbo.cluster.study import RECORD, Cell, Study, cells, recorded
 from musbo.core.errors import UserError
@@ -147,12 +147,14 @@ class Material:
         return [run for method in self.methods(group) for run in self.comparable(group, method)]
 
 
-def names(tasks: Iterable[str]) -> dict[str, str]:
-    """A short name for every task: of `/somewhere/file.py:NAME` NAME, and more of it where that is not enough."""
+def names(tasks: Iterable[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A short name for every task: what it calls itself (`own`), or NAME of `/somewhere/file.py:NAME`, and more of it
+    where that is not enough."""
     found: dict[str, str] = {}
     for task in dict.fromkeys(tasks):
-        place, _, own = task.rpartition(":")
-        wanted = [short_name(task), slug(f"{Path(place).stem}.{own}") if place else short_name(task)]
+        place, _, attribute = task.rpartition(":")
+        short = shown_name(task, (own or {}).get(task, ""))
+        wanted = [short, slug(f"{Path(place).stem}.{attribute}") if place else short]
         wanted += [f"{wanted[-1]}-{n}" for n in range(2, len(found) + 3)]
         found[task] = next(name for name in wanted if name not in found.values())
     return found
@@ -188,7 +190,7 @@ def gather(folders: Iterable[Path], scores: Mapping[str, float] | None = None) -
         raise UserError(f"there is nothing to report: no run can be read. {'; '.join(unreadable[:SHOWN])}{more}.")
     if not begun:
         raise UserError("there is nothing to report yet: no run has a batch.")
-    known = names(run.task_place for run in runs)
+    known = names((run.task_place for run in runs), {run.task_place: run.summary.task.name for run in runs})
     begun = [replace(run, task=known[run.task_place]) for run in begun]
     _require_different(begun)
     _require_alike(begun)

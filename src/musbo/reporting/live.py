@@ -81,7 +81,7 @@ class Lines:
 
     def _begin(self, news: Began) -> None:
         summary, settings = news.summary, news.summary.settings
-        what = f"{settings.algo} ({settings.preset}) on {settings.task}, seed {settings.seed}"
+        what = f"{settings.algo} ({settings.preset}) on {summary.task_name}, seed {settings.seed}"
         budget, brought = words.count(settings.budget, "deployment"), len(summary.brought)
         if brought < settings.budget:
             budget += f" of {settings.batch_size:,} transitions"

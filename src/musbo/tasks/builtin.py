@@ -58,6 +58,10 @@ pendulum = Task(
     reward=pendulum_reward,
     simulator=BuiltIn(reset=_pendulum_reset, step=_pendulum_step, observe=_pendulum_observe),
     initial=_pendulum_initial,
+    obs_names=("cosine of the angle", "sine of the angle", "angular velocity"),
+    obs_units=("", "", "rad/s"),
+    act_names=("torque",),
+    act_units=("N m",),
 )
 
 # Point mass: p'' = force, unit mass, the force constant during a step, so that the step is exact.
@@ -97,4 +101,8 @@ pointmass = Task(
     reward=pointmass_reward,
     simulator=BuiltIn(reset=_point_reset, step=_point_step, observe=_point_observe),
     initial=_point_reset,
+    obs_names=("x", "y", "velocity in x", "velocity in y"),
+    obs_units=("m", "m", "m/s", "m/s"),
+    act_names=("force in x", "force in y"),
+    act_units=("N", "N"),
 )

@@ -1,6 +1,8 @@
-"""From a name on the command line to a Task: a task of ours, or one's own in a module or a file."""
+"""Tasks that are found without a simulator: ours by their names, and one's own in a module or a file.
 
-import difflib
+`field/find.py` knows the others too: the environments of Gymnasium and the suite of dm_control.
+"""
+
 import hashlib
 import importlib.util
 from collections.abc import Callable
@@ -40,18 +42,26 @@ TASKS: dict[str, str] = {
 OWN = "a task of your own is named as path/to/file.py:NAME or package.module:NAME"
 
 
-def find_task(name: str) -> Task:
-    """A task of ours, `package.module:NAME` or `path/to/file.py:NAME`.
+DM_CONTROL = "dm_control:"
+"""What the name of a task of the suite begins with: `dm_control:walker-walk`."""
+
+
+def our_task(name: str) -> Task:
+    """The task of ours that has this name."""
+    return _OURS[name]
+
+
+def is_python(name: str) -> bool:
+    """Whether a name leads to Python that is not part of an installed simulator: a module or a file."""
+    return ":" in name and not name.startswith(DM_CONTROL)
+
+
+def own_task(name: str) -> Task:
+    """`package.module:NAME` or `path/to/file.py:NAME`.
 
     NAME is a Task or a function without arguments that returns one.
     """
-    if name in _OURS:
-        return _OURS[name]
-    place, colon, attribute = name.rpartition(":")
-    if not colon:
-        close = difflib.get_close_matches(name, list(_OURS), n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(close)}? " if close else ""
-        raise UserError(f"There is no task {name!r}. {hint}Known tasks: {', '.join(_OURS)}; {OWN}.")
+    place, _, attribute = name.rpartition(":")
     module = modules.load(place, OWN)
     if not hasattr(module, attribute):
         tasks = [key for key, value in vars(module).items() if isinstance(value, Task)]
@@ -65,10 +75,10 @@ def find_task(name: str) -> Task:
 
 
 def digest(name: str) -> str | None:
-    """SHA-256 of the source of a task of one's own; None for a task of ours, and where there is no source file."""
-    place, colon, _ = name.rpartition(":")
-    if not colon:
+    """SHA-256 of the source of a task of one's own; None for other tasks, and where there is no source file."""
+    if not is_python(name):
         return None
+    place = name.rpartition(":")[0]
     if not place.endswith(".py"):
         spec = importlib.util.find_spec(place)
         place = spec.origin if spec is not None and spec.origin else ""

@@ -5,6 +5,8 @@ reported is the simulator's own return. Observations leave out the horizontal po
 o[1] the pitch on hopper and walker2d.
 """
 
+from typing import TypedDict
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -79,6 +81,43 @@ def _walker2d_initial(key: PRNGKeyArray) -> Float[Array, "17"]:
     return jax.random.uniform(key, (17,), minval=-0.005, maxval=0.005).at[0].add(1.25)
 
 
+# --- what the numbers are: places in the order of the body's joints, then velocities ---
+
+
+class Named(TypedDict):
+    """These fields of a Task."""
+
+    obs_names: tuple[str, ...]
+    obs_units: tuple[str, ...]
+    act_names: tuple[str, ...]
+
+
+def _planar(joints: tuple[str, ...]) -> Named:
+    """A body in a plane: height and pitch of its torso, and these joints; its horizontal place is not observed."""
+    body = ("forward velocity", "vertical velocity", "pitch velocity")
+    return {
+        "obs_names": ("height", "pitch", *joints, *body, *(f"{joint} velocity" for joint in joints)),
+        "obs_units": ("m", *("rad",) * (1 + len(joints)), "m/s", "m/s", *("rad/s",) * (1 + len(joints))),
+        "act_names": tuple(f"{joint} torque" for joint in joints),
+    }
+
+
+CHEETAH = _planar(("back thigh", "back shin", "back foot", "front thigh", "front shin", "front foot"))
+HOPPER = _planar(("thigh", "leg", "foot"))
+WALKER = _planar(("right thigh", "right leg", "right foot", "left thigh", "left leg", "left foot"))
+
+_LEGS = ("front left", "front right", "back left", "back right")
+_ANT_JOINTS = tuple(f"{leg} {joint}" for leg in _LEGS for joint in ("hip", "ankle"))
+ANT: Named = {
+    "obs_names": (
+        "height", "quaternion w", "quaternion x", "quaternion y", "quaternion z", *_ANT_JOINTS,
+        "forward velocity", "sideways velocity", "vertical velocity", "roll velocity", "pitch velocity", "yaw velocity",
+        *(f"{joint} velocity" for joint in _ANT_JOINTS),
+    ),
+    "obs_units": ("m", *("",) * 4, *("rad",) * 8, *("m/s",) * 3, *("rad/s",) * 11),
+    "act_names": tuple(f"{joint} torque" for joint in (*_ANT_JOINTS[6:], *_ANT_JOINTS[:6])),
+}  # fmt: skip
+
 # --- the tasks ---
 
 
@@ -93,6 +132,7 @@ halfcheetah = Task(
     simulator=Gym("HalfCheetah-v5"),
     speed=8,
     initial=_halfcheetah_initial,
+    **CHEETAH,
 )
 
 cheetah_run = Task(
@@ -105,6 +145,7 @@ cheetah_run = Task(
     reward=cheetah_run_reward,
     simulator=DmControl("cheetah", "run"),
     speed=8,
+    **CHEETAH,
 )  # no initial: dm_control lets the body settle for 200 physics steps, which no formula can write down
 
 ant = Task(
@@ -125,6 +166,7 @@ ant = Task(
     ),
     speed=13,
     initial=_ant_initial,
+    **ANT,
 )
 
 hopper = Task(
@@ -139,6 +181,7 @@ hopper = Task(
     simulator=Gym("Hopper-v5"),
     speed=5,
     initial=_hopper_initial,
+    **HOPPER,
 )
 
 walker2d = Task(
@@ -153,6 +196,7 @@ walker2d = Task(
     simulator=Gym("Walker2d-v5"),
     speed=8,
     initial=_walker2d_initial,
+    **WALKER,
 )
 
 cheetah_run_gym = Task(
@@ -166,4 +210,5 @@ cheetah_run_gym = Task(
     simulator=Gym("HalfCheetah-v5"),
     speed=8,
     initial=_halfcheetah_initial,
+    **CHEETAH,
 )

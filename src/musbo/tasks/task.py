@@ -45,7 +45,21 @@ class DmControl:
     task: str
 
 
-Simulator = BuiltIn | Gym | DmControl
+@dataclass(frozen=True)
+class Factory:
+    """A function without arguments that makes a new Gymnasium environment at every call."""
+
+    make: Callable[[], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Single:
+    """A Gymnasium environment that exists already and of which there is one: it may be a machine."""
+
+    env: Any
+
+
+Simulator = BuiltIn | Gym | DmControl | Factory | Single
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,10 @@ class Task:
     simulator: Simulator | None = None  # None: logs only
     speed: int | None = None  # where the forward velocity stands in an observation, for reports
     initial: Callable[[PRNGKeyArray], Array] | None = None  # the simulator's reset distribution over observations
+    obs_names: tuple[str, ...] = ()  # what the observations are, for tables and pages; empty: nobody said
+    obs_units: tuple[str, ...] = ()  # "m/s", or "" for a number without a unit
+    act_names: tuple[str, ...] = ()
+    act_units: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         def refuse(text: str) -> None:
@@ -88,9 +106,28 @@ class Task:
                 refuse(f"action {i} needs finite bounds with low < high, not [{low}, {high}]; scale it first.")
         if self.speed is not None and not 0 <= self.speed < self.obs_size:
             refuse(f"speed is an index into the {self.obs_size} observations, not {self.speed}.")
+        for field, size in (("obs_names", self.obs_size), ("obs_units", self.obs_size),
+                            ("act_names", self.act_size), ("act_units", self.act_size)):  # fmt: skip
+            texts = getattr(self, field)
+            if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+                refuse(f"{field} must be a tuple of strings, not {texts!r}.")
+            if texts and len(texts) != size:
+                refuse(f"{field} needs {size} entries or none, not {len(texts)}.")
+            if field.endswith("names") and len(set(texts)) != len(texts):
+                refuse(f"{field} has the same name twice: {max(texts, key=texts.count)!r}.")
         for field, value in (("reward", self.reward), ("terminated", self.terminated)):
             if isinstance(value, str) and value != "learned":
                 refuse(f"{field} must be a function or 'learned', not {value!r}.")
+
+    @property
+    def obs_labels(self) -> tuple[str, ...]:
+        """Every observation in words, with its unit: `height (m)`, or `observation 3` where nobody said."""
+        return labels("observation", self.obs_size, self.obs_names, self.obs_units)
+
+    @property
+    def act_labels(self) -> tuple[str, ...]:
+        """Every action in words, with its unit."""
+        return labels("action", self.act_size, self.act_names, self.act_units)
 
     @property
     def low(self) -> Float32[np.ndarray, " act"]:
@@ -107,3 +144,9 @@ class Task:
     @property
     def half_range(self) -> Float32[np.ndarray, " act"]:
         return (self.high - self.low) / 2
+
+
+def labels(what: str, size: int, names: tuple[str, ...] = (), units: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Numbers of a vector in words: `height (m)`, or `observation 3` without a name."""
+    known = names or tuple(f"{what} {i}" for i in range(size))
+    return tuple(f"{name} ({unit})" if unit else name for name, unit in zip(known, units or ("",) * size, strict=True))
