@@ -171,15 +171,15 @@ _HELP_OF_HELP = re.compile(
 
 def overview(method: Method, width: int = 80) -> str:
     """The settings of `method` with their values, a few lines for each part."""
-    kinds = {name: f"({word(getattr(method, name))}) " for name, _ in _parts(type(method))}
-    parts: dict[str, list[str]] = {name: [] for name in kinds}
+    kinds = {name: f"({word(getattr(method, name))}) " for name, _ in parts(type(method))}
+    found: dict[str, list[str]] = {name: [] for name in kinds}
     for name, value in flat(method):
         part, _, own = name.rpartition(".")
         shown = value if isinstance(value, tuple) else (value,)
         if name not in kinds:
-            parts.setdefault(part, []).append("\0".join((own.replace("_", "-"), *map(str, shown))))  # not to be broken
+            found.setdefault(part, []).append("\0".join((own.replace("_", "-"), *map(str, shown))))  # not to be broken
     lines = []
-    for part, texts in parts.items():
+    for part, texts in found.items():
         head = f"--{part.replace('_', '-')}" + ("." if part and texts else "")
         lines += textwrap.wrap(
             kinds.get(part, "") + ", ".join(texts), width, initial_indent=f"  {head:<14}", subsequent_indent=" " * 16,

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from musbo.campaign.summary import Summary
-from musbo.tasks.find import TASKS, find_task
+from musbo.tasks.find import TASKS, our_task
 
 
 def names(summary: Summary) -> tuple[str, ...]:
     """The names that the task gives, with their units; where it gives none, obs_0 and so on, as in the data."""
-    task = summary.task if summary.settings.task not in TASKS else find_task(summary.settings.task)
+    task = summary.task if summary.settings.task not in TASKS else our_task(summary.settings.task)
     return labels(summary.task.obs_size, getattr(task, "obs_names", ()), getattr(task, "obs_units", ()))
 
 
