@@ -28,7 +28,6 @@ from musbo.reporting import page, tensorboard, words
 from musbo.reporting.advice import advise
 from musbo.reporting.gather import gather
 from musbo.reporting.glossary import TERMS
-from musbo.reporting.observations import names
 from musbo.reporting.page_settings import command
 from musbo.reporting.verdict import verdict
 from tests.reporting import made, sample
@@ -173,7 +172,7 @@ def test_the_page_of_a_run(study: Path, one: Path):
     assert float(mean) == pytest.approx(apart.mean(), rel=6e-3)
     assert float(error) == pytest.approx(apart.std(ddof=1) / 2**0.5, rel=6e-3)
     assert float(beside["random actions (deployment 1)"][0]) == pytest.approx(first.batch.mean_return, rel=6e-3)
-    assert {row[0] for row in shown["table-uncertain-pointmass-2x100"][1:]} == set(names(found))
+    assert {row[0] for row in shown["table-uncertain-pointmass-2x100"][1:]} == set(found.task.obs_labels)
     settings = {name: value for name, value in shown["table-settings"][1:]}
     assert settings["label.alpha"] == "0.001" and settings["dynamics.hidden"] == "16"
     command = re.search(r"<pre>(musbo run pointmass [^<]+)</pre>", text)

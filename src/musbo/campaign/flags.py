@@ -171,7 +171,7 @@ _HELP_OF_HELP = re.compile(
 
 def overview(method: Method, width: int = 80) -> str:
     """The settings of `method` with their values, a few lines for each part."""
-    kinds = {name: f"({word(getattr(method, name))}) " for name, _ in parts(type(method))}
+    kinds = {name: f"({word(getattr(method, name))}) " for name, _ in parts_of(type(method))}
     found: dict[str, list[str]] = {name: [] for name in kinds}
     for name, value in flat(method):
         part, _, own = name.rpartition(".")

@@ -13,7 +13,6 @@ from musbo.reporting import run_figures, run_tables
 from musbo.reporting.film import LARGEST, film
 from musbo.reporting.gather import Run
 from musbo.reporting.insight import Doubts, doubts
-from musbo.reporting.observations import names
 from musbo.reporting.section import Section
 from musbo.reporting.sheets import Sheet, sheet
 from musbo.reporting.words import count, duration, with_deviation
@@ -78,7 +77,7 @@ def uncertainty(runs: Iterable[Run], place: str = "") -> Iterator[Section]:
             ) + flat_doubt(found)
             slug = run.group.slug
             section.figures = [run_figures.uncertain_places(found, slug), run_figures.uncertain_times(found, slug)]
-            section.sheets = [_typical(found, slug, names(run.summary))]
+            section.sheets = [_typical(found, slug, run.summary.task.obs_labels)]
             yield section
             return
 
