@@ -78,7 +78,7 @@ def test_numbers_of_numpy_are_plain_ones():
         ({"label.sigma_max": 3.0}, "has no setting 'label.sigma_max'"),
         ({"updates.more": 3}, "has no setting 'updates.more'"),
         ({"trpo": 3}, "has no setting 'trpo'"),
-        ({"nonsense": 3}, "`musbo run TASK --algo NAME --help` lists what it has"),
+        ({"nonsense": 3}, "`musbo run --algo NAME --help-all` lists what it has"),
         ({"budget": 3}, r"budget is no setting of the method but an argument of its own: musbo.run\(..., budget="),
         ({"updates": "50"}, "updates takes int, not '50'"),
         ({"updates": 5.5}, "updates takes int, not 5.5"),

@@ -250,11 +250,11 @@ def test_a_task_without_simulator_says_so():
 
 
 def test_a_task_with_wrong_sizes_says_so():
-    wrong = dataclasses.replace(paper.hopper, obs_size=12)
+    wrong = dataclasses.replace(paper.hopper, obs_size=12, obs_names=(), obs_units=())
     with pytest.raises(UserError, match="12 observations and 3 actions, but its environment has 11"):
         make_world(wrong, 1)
     with pytest.raises(UserError, match="but cheetah/run has 17 and 6"):
-        make_world(dataclasses.replace(paper.cheetah_run, obs_size=12), 1)
+        make_world(dataclasses.replace(paper.cheetah_run, obs_size=12, obs_names=(), obs_units=()), 1)
 
 
 def test_the_oracle_refuses_a_simulator_that_it_cannot_copy():

@@ -113,5 +113,5 @@ def _unknown(name: str, method: Method) -> str:
     last = name.rpartition(".")[2]
     close = [each for each in own if each.rpartition(".")[2] == last]
     close = close or difflib.get_close_matches(name, own, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`musbo run TASK --algo NAME --help` lists what it has."
+    hint = f"did you mean {' or '.join(close)}?" if close else "`musbo run --algo NAME --help-all` lists what it has."
     return f"{word(method)} has no setting {name!r}: {hint}"
