@@ -265,7 +265,7 @@ def test_the_budget_of_a_task_of_ones_own():
     assert scale("quick", replace(MINE, episode_steps=20)) == Scale(2, 200)
     assert scale("fast", "mine.py:MINE") == Scale(5, 50_000)  # of which nothing is known
     assert [scale("quick", name) for name in ("pendulum", "pointmass", "hopper")] == [
-        Scale(4, 2000), Scale(2, 1000), Scale(2, 2000),
+        Scale(4, 400), Scale(2, 1000), Scale(2, 2000),
     ]  # fmt: skip
 
 

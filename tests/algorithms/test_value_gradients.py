@@ -1,4 +1,4 @@
-"""The rival of value gradients: it learns from logged transitions alone, and the better of both is handed over."""
+"""The rival of value gradients: it learns from logged and imagined transitions, and the better one is handed over."""
 
 from dataclasses import replace
 from typing import Any

@@ -53,3 +53,9 @@ def test_the_verdict_of_others():
         "After 1 deployment (1,000 transitions) the policy was not measured: task logs has no simulator. "
         "Imagination promises -2 per step; the newest batch has -1.98. Nothing looks wrong."
     )
+
+
+def test_a_small_difference_beside_the_gain_is_no_news():
+    """Clear, because the same episodes are compared, and still nothing that anybody would act on."""
+    assert "It is better than the one after deployment 2" in verdict(returns(-60.0, -30.0, -20.0))
+    assert "It does not differ clearly from the one after deployment 2." in verdict(returns(-60.0, -20.0, -20.1))

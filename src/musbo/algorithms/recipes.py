@@ -76,7 +76,7 @@ PAPER_TABLE = {  # table 2 of the paper: L, H, delta; lambda from appendix F
     "cheetah-run": (2000, 250, 0.05, 0.95),
     "cheetah-run-gym": (2000, 250, 0.05, 0.95),
 }
-DEMONSTRATIONS = {"pendulum": Scale(4, 2000), "pointmass": Scale(2, 1000)}
+DEMONSTRATIONS = {"pendulum": Scale(4, 400), "pointmass": Scale(2, 1000)}
 
 
 def default_preset(task: Task | str) -> Preset:
@@ -393,7 +393,7 @@ def _value_gradients(preset: Preset, task: Task) -> ValueGradients:
         return ValueGradients(dynamics=fit, updates=1000)
     if preset == "thorough":
         long = replace(fit, epochs=400, max_steps=45_000, patience=400)
-        return ValueGradients(dynamics=long, updates=3000, steps=45_000)
+        return ValueGradients(dynamics=long, updates=3000, steps=120_000)
     return ValueGradients(
         dynamics=replace(fit, hidden=(200, 200, 200, 200), batch=256, max_steps=None, patience=100),
         climb=ClimbSettings(actor=(256, 256), critic=(256, 256)),
@@ -433,7 +433,7 @@ ALGORITHMS: dict[str, Recipe] = {
     ),
     "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
     "uvg": Recipe(
-        "our own: value gradients in the ensemble, doubt shortens the future; a rival shares every batch",
+        "our own: value gradients and an actor-critic in the ensemble, doubt shortens the future; both share every batch",
         _value_gradients,
     ),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),

@@ -4,9 +4,9 @@ Between deployments M is fitted on D_all; then an actor climbs the return of sho
 through M, with V at their ends. What follows a step counts as far as M's members agree about it. The latest policy that
 the members do not rate worse than the one before is its candidate.
 
-Where M is poor, so is all that was climbed in it. A rival therefore learns from the logged transitions alone, as SAC
-does, and both collect a part of every batch. The one whose policy earned more in the newest batch leads: it is handed
-over and collects three lanes of four. Before there is such a batch, the members of M decide.
+A rival, an off-policy actor-critic, learns beside it, half from the logged transitions and half from imagined ones.
+Both collect a part of every batch. The one whose policy earned more in the newest batch leads: it is handed over and
+collects three lanes of four. Before there is such a batch, the members of M decide.
 """
 
 from collections.abc import Iterator
@@ -309,7 +309,7 @@ def rival_leads(climber: Choice, rival: Choice, earned: Float[Array, "2"] | None
 
 def contest_findings(leads: bool, earned: Float[Array, "2"] | None) -> Findings:
     climber, rival = (None, None) if earned is None else (finite(float(x)) for x in earned)
-    about = "1 where the policy that learned from the logged transitions alone is handed over."
+    about = "1 where the policy of the second learner is handed over."
     text = "Mean return of its episodes in the newest batch."
     shown = (
         Diagnostic("rival", float(leads), "rival leads", about, column="rival\nleads"),

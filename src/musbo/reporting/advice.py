@@ -323,7 +323,10 @@ def no_terminations(summary: Summary) -> Advice | None:
 def few_episodes(summary: Summary) -> Advice | None:
     """Data are held out by the episode."""
     episodes = sum(item.batch.episodes for item in summary.deployments)
-    if not summary.deployments or not _learns(summary) or episodes >= FEW:
+    if not summary.deployments or not _learns(summary):
+        return None
+    planned = episodes * summary.settings.budget / len(summary.deployments)  # if it goes on like this
+    if (episodes if summary.finished else planned) >= FEW:
         return None
     text = (
         f"there {'is' if episodes == 1 else 'are'} only {count(episodes, 'episode')} so far, of which one or two are "
@@ -358,14 +361,15 @@ def _cautions(summary: Summary) -> Iterator[Advice]:
         days = sorted(set(days))
         if kind in LATEST and trained and days[-1] < trained[-1]:
             continue
-        if kind in MOSTLY and not _mostly(summary, len(days), len(trained)):
+        if kind in MOSTLY and not _mostly(summary, len(days)):
             continue
         yield Advice(kind, texts[kind], tuple(days))
 
 
-def _mostly(summary: Summary, days: int, trained: int) -> bool:
-    """In more than half of the deployments, and not on the strength of the first alone."""
-    return 2 * days > trained and (days > 1 or summary.finished)
+def _mostly(summary: Summary, days: int) -> bool:
+    """In more than half of the deployments, and not on the strength of the first few alone."""
+    so_far = len(summary.deployments)
+    return 2 * days > so_far and (so_far >= SEVERAL or summary.finished)
 
 
 # Beside other methods

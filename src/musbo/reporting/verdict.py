@@ -8,6 +8,8 @@ from musbo.reporting.advice import Advice, advise, behaviour, difference, evalua
 from musbo.reporting.words import count, number, sentence, with_deviation
 
 BARS = "▁▂▃▄▅▆▇█"
+SAME = 0.02
+"""Differences below this share of the gain are not worth a word."""
 
 
 def sparkline(values: Sequence[float | None]) -> str:
@@ -52,15 +54,17 @@ def learned(summary: Summary) -> str:
     text = f"{spent} the policy earns {with_deviation(mean, episodes.deviation)} per episode"
     text += f"; {first_behaviour(summary)} earned {number(start)}." if start is not None else "."
     if len(measured) > 1:
-        text += f" {_since(episodes, measured[-2][1], measured[-2][0])}"
+        gain = 0.0 if start is None else abs(mean - start)
+        text += f" {_since(episodes, measured[-2][1], measured[-2][0], gain)}"
     return text
 
 
-def _since(now: Episodes, before: Episodes, d: int) -> str:
+def _since(now: Episodes, before: Episodes, d: int, gain: float) -> str:
+    """Beside the policy before; a few per cent of what was gained in all are no news."""
     apart = difference(now, before)
     if apart is None:
         return ""
-    if not apart.clear:
+    if not apart.clear or abs(apart.mean) < SAME * gain:
         return f"It does not differ clearly from the one after deployment {d}."
     word = "better" if apart.mean > 0 else "worse"
     return f"It is {word} than the one after deployment {d}, by {number(abs(apart.mean))} ± {number(apart.error)}."
