@@ -36,7 +36,7 @@ def test_one_seed_of_everything_before_the_second():
         (task, algo) for task in ("pendulum", "pointmass") for algo in ("musbo", "bremen")
     }
     assert len({cell.folder for cell in found}) == 8
-    assert [(c.budget, c.batch_size, c.preset) for c in found[:1]] == [(4, 2000, "quick")]  # the task's own
+    assert [(c.budget, c.batch_size, c.preset) for c in found[:1]] == [(4, 400, "quick")]  # the task's own
 
 
 def test_a_file(tmp_path: Path):

@@ -433,7 +433,7 @@ ALGORITHMS: dict[str, Recipe] = {
     ),
     "mopo": Recipe("actor-critic on imagined branches, doubt lowers the reward (Yu et al., 2020)", _mopo),
     "uvg": Recipe(
-        "our own: value gradients and an actor-critic in the ensemble, doubt shortens the future; both share every batch",
+        "our own: value gradients and an actor-critic in the ensemble, discounted by doubt, share every batch",
         _value_gradients,
     ),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),

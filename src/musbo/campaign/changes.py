@@ -19,6 +19,9 @@ M = TypeVar("M", bound=Method)
 ARGUMENTS = ("task", "algo", "preset", "seed", "budget", "batch_size", "episodes", "data", "out")
 """Of `musbo.run` itself."""
 
+WHOLE = ""
+"""The rest of a name that names a setting itself, and nothing inside it."""
+
 
 def changed(method: M, settings: Mapping[str, Any]) -> M:
     """`method` with these settings."""
@@ -66,13 +69,13 @@ def _with(settings: Any, changes: Mapping[str, Any], prefix: str, method: Method
     for head, inner in heads.items():
         known = head in {field.name for field in fields(settings)}
         part = getattr(settings, head) if known else None
-        if not known or ("" in inner) == is_dataclass(part):
+        if not known or (WHOLE in inner) == is_dataclass(part):
             rest = next(iter(inner))
             raise UserError(_unknown(f"{prefix}{head}" + (f".{rest}" if rest else ""), method))
         if is_dataclass(part):
             now[head] = _with(part, inner, f"{prefix}{head}.", method)
         else:
-            now[head] = _fitting(f"{prefix}{head}", inner[""], hints[head])
+            now[head] = _fitting(f"{prefix}{head}", inner[WHOLE], hints[head])
     return replace(settings, **now)
 
 

@@ -369,7 +369,8 @@ def _cautions(summary: Summary) -> Iterator[Advice]:
 def _mostly(summary: Summary, days: int) -> bool:
     """In more than half of the deployments, and not on the strength of the first few alone."""
     so_far = len(summary.deployments)
-    return 2 * days > so_far and (so_far >= SEVERAL or summary.finished)
+    enough = max(2, min(SEVERAL, summary.settings.budget))
+    return 2 * days > so_far and (so_far >= enough or summary.finished)
 
 
 # Beside other methods
