@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,18 @@ def test_run_json_prints_one_object_and_nothing_else(run, capsys):
         assert word in progress
     assert "\x1b" not in progress
     assert "the coefficient is inert (range" in progress  # tiny models agree with each other
+
+
+def test_at_a_terminal_a_run_ends_with_its_page(finished, capsys, monkeypatch):
+    """And elsewhere with the command that writes it: scripts do not wait for figures."""
+    assert main(["resume", str(finished)]) == 0
+    assert "a page about it: musbo report" in capsys.readouterr().out
+    assert not (finished / "report").exists()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["resume", str(finished)]) == 0
+    page = finished / "report" / "index.html"
+    assert f"a page about it: {page}" in capsys.readouterr().out and page.is_file()
+    shutil.rmtree(page.parent)
 
 
 def test_what_lies_in_the_folder(finished):

@@ -99,5 +99,19 @@ def advance(folder: Path, arguments: argparse.Namespace, task: str | None, trust
     console().print(*run_tables.tables(result.summary))
     show_verdict(result.summary)
     print(f"policy, data, metrics and learning curve: {folder}")
-    print(f"a page about it: {again('report', arguments, folder, *word)}")
+    if not (sys.stdout.isatty() and show_page(folder, trust_task)):
+        print(f"a page about it: {again('report', arguments, folder, *word)}")
     return 0
+
+
+def show_page(folder: Path, trust_task: bool) -> bool:
+    """Write the page about a run for whoever sits at the terminal; False where figures cannot be drawn."""
+    from musbo.reporting.api import report
+
+    try:
+        written = report(folder, trust_task=trust_task)
+    except UserError as error:
+        print(f"musbo: {error}", file=sys.stderr)
+        return False
+    print(f"a page about it: {written.page}")
+    return True
