@@ -155,6 +155,8 @@ def test_a_step_is_checked():
     ("columns", "more", "message"),
     [
         ({"hour": [0, 1, 1, 0, 1]}, {"time": "hour"}, "hour says the same time in rows 1 and 2 of one episode"),
+        ({"hour": [0, 1, 1, 0, 1]}, {"time": "hour"}, "or correct the column of the episode"),
+        ({"hour": [0, 1, 2, 0, 1]}, {"time": "hour", "episode": None, "gap": 9.0}, "or name a column as episode"),
         ({"hour": [0, 2, 1, 0, 1]}, {"time": "hour", "episode": None, "terminated": "alarm"}, "goes back in row 2"),
         ({"hour": [0, math.nan, 1, 0, 1]}, {"time": "hour"}, "hour is not a finite number in row 1"),
         ({"hour": ["8h", "9h", "10h", "8h", "9h"]}, {"time": "hour"}, "numbers or timestamps .*row 0 holds '8h'"),

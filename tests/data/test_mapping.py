@@ -126,6 +126,14 @@ def test_a_skeleton_puts_names_where_they_belong():
     assert '#   "reward"        0.5 in every row\n' in text
 
 
+@pytest.mark.parametrize("name", ["batch_id", "Episode", "trajectory"])
+def test_a_skeleton_finds_episodes_that_have_names(name: str):
+    table = pa.table({name: ["a", "a", "b"], "minute": [0, 1, 0], "level": [0.1, 0.2, 0.3]})
+    text = skeleton(open_frame(table, "logs.csv")).replace("act = []", 'act = ["level"]')
+    found = parse_mapping(parse_toml(text, "skeleton"), "skeleton")
+    assert (found.episode, found.time, found.gap) == (name, "minute", None)
+
+
 def test_a_skeleton_suggests_a_gap_where_nothing_else_ends_an_episode():
     table = pa.table({"t": [0.0, 0.5, 1.0, 1.5, 60.0], "x": [1.0] * 5, "u": [0.0] * 5})
     found = parse_mapping(parse_toml(skeleton(open_frame(table, "logs.csv")), "skeleton"), "skeleton")

@@ -37,6 +37,7 @@ def test_diagnostics():
     nothing = Diagnostic("n", None, "the n", "About n.", column="n")
     hidden = Diagnostic("h", 1.0, "the h", "About h.")
     assert [words.diagnostic(each) for each in (one, share, curve, nothing)] == ["0.123", "12%", "-", "-"]
+    assert words.diagnostic(Diagnostic("chosen", 110.0, "update of the policy", "")) == "110"
     assert words.brief(Findings((one, hidden, share, curve, nothing))) == "the x 0.123, the y 12%"
     assert words.brief(Findings()) == ""
 

@@ -124,6 +124,10 @@ def test_where_the_search_ended(name, text):
 def test_a_file_that_holds_something_else(own_file, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="is a int; it must be a musbo Task"):
         find_task(f"{own_file}:number")
+    environment = tmp_path / "environment.py"
+    environment.write_text("class Tank: ...")
+    with pytest.raises(UserError, match=r"Tank is a class; .* with musbo\.task_from"):
+        find_task(f"{environment}:Tank")
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0")
     with pytest.raises(UserError, match="ZeroDivisionError"):

@@ -204,7 +204,8 @@ def _order(
         one, other = sorted(order[same[0] : same[0] + 2].tolist())
         raise UserError(
             f"{source}: column {name} says the same time in rows {one} and {other} of one episode, and in "
-            f"{len(same):,} such pairs: remove what is there twice, or correct the column of the episode."
+            f"{len(same):,} such pairs: remove what is there twice, or "
+            + ("correct the column of the episode." if episode is not None else "name a column as episode.")
         )
     if len(back := np.flatnonzero(inside & (change < 0))):
         row = int(order[back[0] + 1])

@@ -12,7 +12,7 @@ from musbo.data.readers.table import Table
 
 WORDS = {
     "time": {"time", "timestamp", "datetime", "date", "t", "ts", "seconds", "minute", "minutes", "step"},
-    "episode": {"episode", "episodes", "ep", "run", "trial", "session", "trajectory", "traj"},
+    "episode": {"episode", "episodes", "ep", "run", "trial", "session", "trajectory", "traj", "batch"},
     "reward": {"reward", "rewards", "rew", "r"},
     "terminated": {"terminated", "termination", "terminations", "terminal", "terminals", "done", "dones"},
     "truncated": {"truncated", "truncation", "truncations", "timeout", "timeouts"},

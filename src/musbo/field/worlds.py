@@ -318,7 +318,8 @@ def make_world(task: Task, lanes: int, pictures: bool = False) -> World:
 
 def _named(id: str, kwargs: dict[str, Any], pictures: bool) -> Any:
     env = make_gym(id, **kwargs)
-    return make_gym(id, **kwargs, render_mode="rgb_array") if pictures and mujoco_of(env) is None else env
+    draws = "rgb_array" in env.metadata.get("render_modes", ())
+    return make_gym(id, **kwargs, render_mode="rgb_array") if pictures and draws and mujoco_of(env) is None else env
 
 
 # --- the packages, imported when they are first needed ---

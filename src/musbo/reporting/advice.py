@@ -213,9 +213,10 @@ def nothing_learned(summary: Summary) -> Advice | None:
     if best > start + 2 * error:
         return None
     whose = "the data it began with" if summary.deployments[0].batch.source else "random actions"
-    text = f"no policy is better than {whose} ({number(best)} at best, {number(start)} before); " + _options(
-        summary, MORE_DATA, ("updates", "train longer (--updates)"), ("", "try another --algo")
-    )
+    text = (
+        f"no policy is clearly better than {whose} ({number(best)} at best, {number(start)} before, over "
+        f"{count(len(episodes.returns), 'episode')}); "
+    ) + _options(summary, MORE_DATA, ("updates", "train longer (--updates)"), ("", "try another --algo"))
     return Advice("nothing learned", text, (d,))
 
 

@@ -53,7 +53,8 @@ def diagnostic(shown: Diagnostic) -> str:
         case Curve() | None:
             return "-"
         case value:
-            return percent(value) if shown.percent else number(value)
+            whole = not shown.unit and float(value).is_integer() and abs(value) >= 100
+            return percent(value) if shown.percent else f"{value:.0f}" if whole else number(value)
 
 
 def brief(found: Findings) -> str:

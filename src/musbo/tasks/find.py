@@ -70,7 +70,11 @@ def own_task(name: str) -> Task:
     found = getattr(module, attribute)
     task = _call(found, name) if callable(found) and not isinstance(found, type) else found
     if not isinstance(task, Task):
-        raise UserError(f"{name} is a {type(task).__name__}; it must be a musbo Task or a function that returns one.")
+        kind = "class" if isinstance(task, type) else type(task).__name__
+        raise UserError(
+            f"{name} is a {kind}; it must be a musbo Task or a function that returns one. An environment becomes a "
+            "task with musbo.task_from."
+        )
     return task
 
 
