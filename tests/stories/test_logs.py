@@ -159,4 +159,4 @@ def test_check_says_what_a_run_would_refuse(tmp_path: Path, capsys: pytest.Captu
     assert main([*words, "--json"]) == 2
     (seen,) = json.loads(capsys.readouterr().out)
     assert (seen["rows"], seen["transitions"], seen["successors"]) == (3, 2, 1)
-    assert seen["findings"][0]["severity"] == "error" and seen["ranges"][1]["high"] == 2.0
+    assert seen["findings"][0]["level"] == "error" and seen["ranges"][1]["high"] == 2.0

@@ -41,7 +41,7 @@ def action(arguments: argparse.Namespace) -> int:
     else:
         for each in seen:
             _show(each, arguments.task)
-    return 2 if any(finding.severity == "error" for each in seen for finding in each.findings) else 0
+    return 2 if any(finding.level == "error" for each in seen for finding in each.findings) else 0
 
 
 def _show(seen: "Preview", task: str | None) -> None:
@@ -62,7 +62,7 @@ def _show(seen: "Preview", task: str | None) -> None:
         more = f" and {len(seen.ignored) - SHOWN} more" if len(seen.ignored) > SHOWN else ""
         print(f"not used: {', '.join(seen.ignored[:SHOWN])}{more}")
     for finding in seen.findings:
-        print(f"{finding.severity}: {finding.text}")
+        print(f"{finding.level}: {finding.text}")
     if task is None:
         print("give --task to check them against a task")
     elif not seen.findings:
