@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.text import parse_toml, read_text
 
-Align = Literal["last", "mean", "next"]
+ALIGN = ("last", "mean", "next")
+"""Which value an even step has."""
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 """Seconds of the units of a time that is a number."""
 GOOD = ("good", "ok", "true", "1", "192")
@@ -44,7 +45,7 @@ class Column:
     column: str
     scale: float = 1.0
     offset: float = 0.0
-    align: Align = "last"
+    align: str = "last"
     """The last value up to the step, the mean of those since the step before, or the next one in the step."""
     hold: float = math.inf
     quality: str | None = None
@@ -54,8 +55,8 @@ class Column:
             raise UserError("a column needs a name, but one is empty.")
         if not (math.isfinite(self.scale) and math.isfinite(self.offset)) or self.scale == 0:
             raise UserError(f"column {self.column}: scale and offset must be finite, and scale not 0.")
-        if self.align not in get_args(Align):
-            raise UserError(f"column {self.column}: align is one of {', '.join(get_args(Align))}, not {self.align!r}.")
+        if self.align not in ALIGN:
+            raise UserError(f"column {self.column}: align is one of {', '.join(ALIGN)}, not {self.align!r}.")
         if not self.hold > 0:
             raise UserError(f"column {self.column}: hold must be above 0, not {self.hold}.")
 
