@@ -126,6 +126,13 @@ def test_a_stuck_sensor(row: int, length: int):
     assert found.episodes == (row // 50,)
 
 
+def test_a_machine_at_rest_has_no_stuck_sensors():
+    batch = clean()
+    obs, after = batch.obs.copy(), batch.next_obs.copy()
+    obs[102:140] = after[101:139] = obs[102]
+    assert "stuck" not in kinds(checked(replace(batch, obs=obs, next_obs=after)))
+
+
 def test_a_short_pause_is_not_stuck():
     batch = clean()
     obs, after = batch.obs.copy(), batch.next_obs.copy()
@@ -201,6 +208,18 @@ def test_a_jump_of_unit_from_one_file_to_the_next():
     found = the(examine(every), "jump of unit")
     assert (found.source, found.row, found.columns) == ("june.csv", 0, ("obs_3",))
     assert examine([before, from_batch(after, "june.csv")]) == []
+
+
+def test_one_file_of_three_in_another_unit():
+    parts = [clean(12, seed=seed) for seed in range(3)]
+    parts[1] = scaled(parts[1], np.arange(600), 0.001, column=2)
+    found = the(examine([from_batch(part, f"{i}.csv") for i, part in enumerate(parts)]), "jump of unit")
+    assert (found.source, found.row) == ("1.csv", 0) and "0.00" in found.text
+
+
+def test_a_change_inside_an_episode_is_behaviour():
+    batch = clean(2, steps=2000)
+    assert "jump of unit" not in kinds(checked(scaled(batch, np.arange(3000, 4000), 0.01, column=2)))
 
 
 def test_a_jump_of_unit_on_one_machine():

@@ -182,6 +182,14 @@ def test_refused(more: dict[str, Any], said: str):
         read(UNEVEN | {"q": ["Good"] * 6, "e": [1] * 6, "after": [0.0] * 6}, **more)
 
 
+def test_tables_without_values():
+    empty = {"t": pa.array([], pa.float64()), "temp": pa.array([], pa.float64()), "valve": pa.array([], pa.float64())}
+    assert len(read(empty)) == 0
+    assert len(read(UNEVEN | {"temp": pa.array([None] * 6, pa.float64())})) == 0
+    with pytest.raises(UserError, match="column temp must hold numbers.*row 1 holds 'off'"):
+        read(UNEVEN | {"temp": ["1", "off", None, "2", "3", "4"]})
+
+
 @pytest.mark.parametrize(("name", "value"), [("align", "linear"), ("hold", 0.0)])
 def test_columns_that_are_refused(name: str, value: Any):
     with pytest.raises(UserError, match=f"column temp: {name}"):

@@ -139,7 +139,8 @@ def _grid(
     ended = flagged[order][:-1] if mapping.episode is None else np.zeros(max(0, len(time) - 1), bool)
     part = np.cumsum(np.append(False, change | pause | ended)[: len(time)])
     first = np.flatnonzero(np.diff(part, prepend=-1))
-    length = time[order][np.append(first[1:], len(time)) - 1] - time[order][first]
+    last = np.append(first[1:] - 1, len(time) - 1)[: len(first)]
+    length = time[order][last] - time[order][first]
     count = np.floor(length / interval + NEARLY) + 1
     if count.sum() > max(FEW, MOST * len(time)):
         raise UserError(
@@ -173,9 +174,11 @@ def _aligned(
 ) -> tuple[Float64[np.ndarray, " s"], Bool[np.ndarray, " s"], Int[np.ndarray, "3"]]:
     """A column at every step, where that is known, and how many values are bad, there twice, or in conflict."""
     column = whole(data, one.column)
-    there = np.asarray(column.is_valid())[grid.order]
-    values = numeric(column.drop_null() if not len(column) else column.fill_null(0), one.column, source)
-    values = values.astype(np.float64)[grid.order][there]
+    valid = np.asarray(column.is_valid())
+    values = np.zeros(len(column))
+    values[valid] = numeric(column.drop_null(), one.column, source)
+    there = valid[grid.order]
+    values = values[grid.order][there]
     good = np.isfinite(values)
     for name in {chosen.quality, one.quality} - {None}:
         good &= _good(data, str(name), mapping.good)[grid.order][there]

@@ -40,10 +40,10 @@ def write_page(
 
 def _verdict(seen: Sequence[Preview], refused: Sequence[Finding], task: str | None) -> Section:
     found = [*refused, *(finding for each in seen for finding in each.findings)]
-    number = {level: sum(finding.level == level for finding in found) for level in LEVELS}
-    if number["error"]:
+    levels = [finding.level for finding in found]
+    if "error" in levels:
         words = "These data would be refused: there are errors to correct first."
-    elif number["warning"]:
+    elif "warning" in levels:
         words = "These data can be used, but look at the warnings before you do."
     else:
         words = "Nothing wrong was found."
@@ -52,7 +52,7 @@ def _verdict(seen: Sequence[Preview], refused: Sequence[Finding], task: str | No
     return Section(
         "Verdict",
         words,
-        facts=[(f"{level}s", str(number[level])) for level in LEVELS],
+        facts=[(f"{level}s", str(levels.count(level))) for level in LEVELS],
         notes=[(f"{finding.text}.", about(finding)) for finding in found if finding.level != "note"],
     )
 

@@ -15,7 +15,7 @@ from musbo.data.logs import Logs
 
 LONGEST = 8
 """Rows back."""
-LEAST = 0.02
+LEAST = 0.05
 """Part of the variance that the lagged action has to explain."""
 AHEAD = 3.0
 """How many times as much it explains as the action of the expected row."""
@@ -28,7 +28,13 @@ def lag(logs: Logs, expected: int) -> Iterator[Finding]:
     if parts is None:
         return
     best = int(np.argmax(parts))
-    if best <= expected or parts[best] < LEAST or parts[best] < AHEAD * parts[: expected + 1].max():
+    # A regular gait repeats itself, and the last lag stands for all that are longer.
+    if (
+        best <= expected
+        or best == len(parts) - 1
+        or parts[best] < LEAST
+        or parts[best] < AHEAD * parts[: expected + 1].max()
+    ):
         return
     yield Finding(
         "lag",

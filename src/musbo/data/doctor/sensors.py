@@ -10,12 +10,16 @@ from musbo.data.logs import Logs
 
 LONG = 20
 """Steps without any change that count as stuck, in a column that changes at nearly every step."""
+AT_REST = 0.1
+"""Part of their usual change that the other observations move at least while one is stuck."""
 RARELY = 0.05
 """Share of steps without a change that such a column may have otherwise, and of rows at the end of its range."""
 FEW = 20
 """Rows below which a machine is not judged by itself."""
 FINE, COARSE = 0.01, 0.2
 """A sensor's step, in standard deviations: what is finer is not mentioned, what is coarser is a warning."""
+LEVELS = 5
+"""Different values that a sensor has at least: a switch, or what is clipped and mostly 0, has fewer."""
 SAMPLE = 100_000
 """Rows that are sorted to see the steps of a sensor."""
 
@@ -51,6 +55,7 @@ def _stuck(
     start, length = _runs(same)
     # A column that stays at the end of its range is saturated, which is another finding.
     long = (length >= LONG) & (values[start] != values.min()) & (values[start] != values.max())
+    long[long] = _others_move(logs.batch.obs, inside, start[long], length[long])
     held = np.zeros(len(same), bool)
     for first, steps in zip(start[length >= LONG], length[length >= LONG], strict=True):
         held[first : first + steps] = True
@@ -63,7 +68,7 @@ def _stuck(
         "stuck",
         "warning",
         f"{name} stays at one value for {LONG} steps or more in {_times(len(rows))}, the longest from row {rows[worst]}"
-        f" ({values[start[long][worst]]:g} for {length[long][worst]:,} steps), and changes at nearly every step else",
+        f" ({values[start[long][worst]]:g} for {length[long][worst]:,} steps), and else changes at nearly every step",
         "see whether the sensor or its connection fails, and leave out those episodes if it does",
         (name,),
         int(rows[0]),
@@ -71,6 +76,24 @@ def _stuck(
         first_few(logs.batch.episode[start[long]]),
         logs.machines_of(start[long]),
     )
+
+
+def _others_move(
+    obs: Float32[np.ndarray, "n obs"],
+    inside: Bool[np.ndarray, " m"],
+    start: Int[np.ndarray, " r"],
+    length: Int[np.ndarray, " r"],
+) -> Bool[np.ndarray, " r"]:
+    """Whether the other observations move during each run: a machine at rest has no stuck sensors."""
+    if obs.shape[1] < 3 or not len(start):
+        return np.ones(len(start), bool)
+    few = obs[: min(len(obs), SAMPLE)]
+    usual = np.array([np.mean(np.abs(np.diff(column))[inside[: len(few) - 1]]) for column in few.T.astype(np.float64)])
+    found = np.ones(len(start), bool)
+    for i, (first, steps) in enumerate(zip(start, length, strict=True)):
+        moved = np.mean(np.abs(np.diff(obs[first : first + steps + 1].astype(np.float64), axis=0)), axis=0)
+        found[i] = np.median(moved / np.where(usual > 0, usual, 1.0)) > AT_REST
+    return found
 
 
 def _times(n: int) -> str:
@@ -108,7 +131,7 @@ def _quantised(name: str, values: Float32[np.ndarray, " n"]) -> Iterator[Finding
     sample = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
     levels = np.unique(sample)
     spread = float(np.std(sample))
-    if len(levels) < 3 or len(levels) > len(sample) // 5:
+    if len(levels) < LEVELS or len(levels) > len(sample) // 5:
         return
     gaps = np.diff(levels)
     step = float(gaps.min())
