@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -479,3 +480,49 @@ def test_a_reward_that_is_not_logged_is_not_missed():
     bare = replace(clean(), reward=np.full(1000, np.nan, np.float32))
     assert checked(bare) == [] and checked(bare, POINT) == []
     assert jnp.isnan(bare.reward[0])
+
+
+# Whatever comes
+
+
+NUMBERS = st.one_of(
+    st.sampled_from([0.0, 1.0, -1.0, 1e-40, 1e15, -1e15, 3e38, np.nan, np.inf, 0.1, 273.15]),
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
+
+
+@given(data=st.data(), lengths=st.lists(st.integers(1, 60), min_size=1, max_size=8), seed=st.integers(0, 99))
+def test_any_numbers_give_findings_and_no_exception(data: st.DataObject, lengths: list[int], seed: int):
+    n, rng = sum(lengths), np.random.default_rng(seed)
+    pool = np.array(data.draw(st.lists(NUMBERS, min_size=1, max_size=12)), np.float32)
+    obs, after = pool[rng.integers(0, len(pool), (2, n, 3))]
+    act = pool[rng.integers(0, len(pool), (n, 2))]
+    last = np.isin(np.arange(n), np.cumsum(lengths) - 1)
+    batch = Batch(
+        obs=obs, act=act, reward=pool[rng.integers(0, len(pool), n)], next_obs=after,
+        terminated=last & (rng.random(n) < 0.5), truncated=last,
+        episode=np.repeat(np.arange(len(lengths)), lengths).astype(np.int32),
+        step=np.concatenate([np.arange(length) for length in lengths]).astype(np.int32),
+    )  # fmt: skip
+    logs = replace(
+        from_batch(batch, "log"), **timed(batch, np.sort(rng.normal(size=n))), commanded=act,
+        machine=rng.integers(0, 2, n), machines=("a", "b"),
+    )  # fmt: skip
+    task = Task("any", 3, 2, (-1.0, 0.0), (1.0, 1e15), 20, reward="learned", terminated="learned")
+    for found in (examine([logs, logs], task, [batch]), examine([logs])):
+        assert all(finding.text and finding.source == "log" for finding in found)
+
+
+def test_the_documents_list_every_kind():
+    folder = Path(__file__).parents[2]
+    source = "".join(path.read_text() for path in sorted((folder / "src/musbo/data").rglob("*.py")))
+    said = re.findall(r'Finding\(\s*"([a-z ]+)",', source)
+    assert len(set(said)) > 25
+    table = (folder / "docs/doctor.md").read_text().partition("## What is found")[2]
+    listed = {
+        kind.strip() for line in table.splitlines() if line.startswith("| ") for kind in line.split("|")[1].split(",")
+    }
+    others = {"drift", "machine differs", "unfinished episodes", "long episodes", "terminated against the task",
+              "termination missed", "fewer than planned", "more than planned"}  # fmt: skip
+    assert (set(said) | others) - listed == set()
+    assert listed - {"kind", "---"} - set(said) - others == set()
