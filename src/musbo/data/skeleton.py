@@ -14,8 +14,8 @@ WORDS = {
     "time": {"time", "timestamp", "datetime", "date", "t", "ts", "seconds", "minute", "minutes", "step"},
     "episode": {"episode", "episodes", "ep", "run", "trial", "session", "trajectory", "traj"},
     "reward": {"reward", "rewards", "rew", "r"},
-    "machine": {"machine", "unit", "device", "robot", "asset", "line"},
-    "quality": {"quality", "status"},
+    "machine": {"machine", "device", "robot", "asset"},
+    "quality": {"quality"},
     "terminated": {"terminated", "termination", "terminations", "terminal", "terminals", "done", "dones"},
     "truncated": {"truncated", "truncation", "truncations", "timeout", "timeouts"},
 }
