@@ -19,11 +19,11 @@ from musbo.data.doctor.examine import Expected, examine
 from musbo.data.doctor.lag import explained
 from musbo.data.finding import Finding
 from musbo.data.logs import Logs, from_batch
-from musbo.field.gym_task import gym_task
+from musbo.field.find import find_task
 from musbo.field.simulate import collect
 from musbo.models.actor import uniform
 from musbo.tasks import builtin, paper
-from musbo.tasks.find import TASKS, find_task
+from musbo.tasks.find import TASKS
 from musbo.tasks.task import Task
 
 POINT = builtin.pointmass
@@ -106,7 +106,7 @@ def test_clean_logs_of_all_bodies(name: str):
 
 
 def check_clean(name: str, size: int) -> None:
-    task = find_task(name) if name in TASKS else gym_task(name)
+    task = find_task(name)
     batches = [concatenate([shard.batch for shard in collect(task, uniform(task), size, seed=seed)]) for seed in (1, 2)]
     found = examine([from_batch(batches[1], name)], task, batches[:1], Expected(size))
     assert kinds(found, "error") | kinds(found, "warning") == set(), found
