@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
-from musbo.data.checks import Finding, findings, require_sound
+from musbo.data.checks import findings, require_sound
+from musbo.data.finding import Finding
 from musbo.tasks.task import Task
 
 TASK = Task(
@@ -57,7 +58,7 @@ def test_numbers_that_are_not_finite(make, data, lengths, name, value):
     index = row if column is None else (row, column)
     label = name if column is None else f"{name}_{column}"
     found = findings(replace(batch, **{name: changed(array, index, value)}), TASK)
-    assert found[0].severity == "error" and found[0].row == row
+    assert found[0].level == "error" and found[0].row == row
     assert found[0].text.startswith(f"{label} is not a finite number in row {row} ")
     # An infinite action is outside its bounds as well; nothing else is to be said.
     assert len(found) == 1 + (name == "act" and np.isinf(value))
@@ -72,7 +73,7 @@ def test_actions_outside_the_bounds(make, data, lengths, column, sign):
         found = findings(replace(batch, act=act), TASK)
         assert bool(found) == wrong
         if wrong:
-            assert only(found).row == row and only(found).severity == "error"
+            assert only(found).row == row and only(found).level == "error"
             assert f"act_{column} lies outside [-1, 1]" in only(found).text
 
 
@@ -90,7 +91,7 @@ def test_a_flag_inside_an_episode(make, data, lengths, name):
     batch = make(lengths)
     row = data.draw(st.sampled_from(np.flatnonzero(~(batch.terminated | batch.truncated)).tolist()))
     found = only(findings(replace(batch, **{name: changed(getattr(batch, name), row, True)}), TASK))
-    assert (found.severity, found.row) == ("error", row)
+    assert (found.level, found.row) == ("error", row)
     assert found.text.startswith(f"{name} is set before the last row of its episode")
 
 
@@ -102,7 +103,7 @@ def test_an_episode_without_an_end(make, data, lengths):
         batch, terminated=changed(batch.terminated, row, False), truncated=changed(batch.truncated, row, False)
     )
     found = only(findings(open_ended, TASK))
-    assert (found.severity, found.row) == ("error", row)
+    assert (found.level, found.row) == ("error", row)
     assert "neither terminated nor truncated" in found.text
 
 
@@ -120,7 +121,7 @@ def test_a_broken_chain_is_a_warning(make, data, lengths):
     column = data.draw(st.integers(0, 3))
     next_obs = changed(batch.next_obs, (row, column), np.nextafter(batch.next_obs[row, column], np.float32(99)))
     found = only(findings(replace(batch, next_obs=next_obs), TASK))
-    assert (found.severity, found.row) == ("warning", row)
+    assert (found.level, found.row) == ("warning", row)
     assert f"next_obs_{column}" in found.text
 
 
@@ -136,14 +137,14 @@ def test_steps_that_do_not_count(make, data, lengths):
     batch = make(lengths)
     row = data.draw(st.integers(0, len(batch) - 1))
     found = only(findings(replace(batch, step=changed(batch.step, row, batch.step[row] + 1)), TASK))
-    assert (found.severity, found.row) == ("error", row)
+    assert (found.level, found.row) == ("error", row)
     assert f"{batch.step[row] + 1} where {batch.step[row]} is expected" in found.text
 
 
 def test_an_episode_in_two_pieces(make):
     batch = make([3, 2, 4])
     found = only(findings(replace(batch, episode=np.repeat([5, 6, 5], [3, 2, 4]).astype(np.int32)), TASK))
-    assert (found.severity, found.row) == ("error", 5)
+    assert (found.level, found.row) == ("error", 5)
     assert "episode 5 appears again in row 5" in found.text
 
 
@@ -167,7 +168,7 @@ def test_a_constant_column_is_a_warning(make, name, column):
     if name == "obs":  # keep the chain whole
         constant = replace(constant, next_obs=changed(batch.next_obs, (slice(None), column), 0.5))
     found = only(findings(constant, TASK))
-    assert (found.severity, found.row) == ("warning", None)
+    assert (found.level, found.row) == ("warning", None)
     assert found.text.startswith(f"{name}_{column} is 0.5 in every row")
     assert require_sound(constant, TASK, "walk.parquet") == [found]
 
@@ -180,7 +181,7 @@ def test_terminations_that_the_task_does_not_know(make):
     batch = make([5, 5])
     ended = replace(batch, terminated=batch.terminated | batch.truncated, truncated=np.zeros(10, bool))
     found = only(findings(ended, replace(TASK, terminated=None)))
-    assert (found.severity, found.row) == ("warning", 4)
+    assert (found.level, found.row) == ("warning", 4)
     assert "2 rows, first in row 4" in found.text and "never terminates" in found.text
 
 
@@ -201,7 +202,7 @@ def test_a_batch_of_another_task(make):
 def test_wrong_types(make, name, dtype):
     batch = unchecked(make([3, 4]), **{name: getattr(make([3, 4]), name).astype(dtype)})
     found = only(findings(batch, TASK))
-    assert found.severity == "error"
+    assert found.level == "error"
     assert f"{name} has type {np.dtype(dtype)}" in found.text
 
 
@@ -225,7 +226,7 @@ def test_errors_come_first_and_name_the_source(make):
     act = changed(changed(batch.act, (slice(None), 0), 0.25), (7, 1), 2.0)
     faulty = replace(batch, obs=obs, act=act, truncated=np.zeros(10, bool), terminated=np.zeros(10, bool))
     found = findings(faulty, TASK)
-    assert [finding.severity for finding in found] == ["error", "error", "error", "warning"]
+    assert [finding.level for finding in found] == ["error", "error", "error", "warning"]
     with pytest.raises(UserError) as caught:
         require_sound(faulty, TASK, "walk.parquet")
     message = str(caught.value)

@@ -269,13 +269,13 @@ def test_a_preview():
     seen = preview(logs, TASK)
     assert (seen.rows, seen.transitions, seen.episodes, seen.shortest, seen.longest) == (5, 3, 2, 1, 2)
     assert (seen.terminated, seen.successors, seen.reward) == (1, 2, "from the formula of the task")
-    assert seen.ignored == ("gain", "note") and seen.findings == ()
+    assert seen.ignored == ("gain", "note") and {finding.kind for finding in seen.findings} == {"unfinished episodes"}
     temp, valve = seen.ranges
     assert (temp.role, temp.column, temp.smallest, temp.largest, temp.low) == ("obs 0", "temp", 10.0, 20.0, None)
     assert temp.mean == pytest.approx((10 + 11 + 20) / 3)
     assert (valve.role, valve.low, valve.high) == ("act 0", -1.0, 1.0)
     wide = preview(logs, Task("wide", 2, 1, (-1.0,), (1.0,), 10, reward=lambda s, a, n: jnp.zeros(())))
-    assert [finding.severity for finding in wide.findings] == ["error", "error"]
+    assert [finding.level for finding in wide.findings] == ["error", "error"]
     assert preview(logs).reward == "not logged" and preview(read(table(), reward="gain")).reward == "logged"
     empty = preview(read(table(day=[1, 2, 3, 4, 5])), TASK)
     assert (empty.transitions, empty.ranges, empty.findings[0].text[:18]) == (0, (), "the batch is empty")

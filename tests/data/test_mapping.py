@@ -159,3 +159,13 @@ def test_a_skeleton_with_next_observations():
     fewer = {name: values for name, values in columns.items() if name != "next_y"}
     text = skeleton(open_frame(pa.table(fewer), "logs.csv"))
     assert parse_mapping(parse_toml(text, "skeleton"), "skeleton").next_obs == () and '#   "next_x",\n# ]' in text
+
+
+def test_a_skeleton_of_a_historians_log():
+    table = pa.table({"timestamp": [0, 7, 61], "machine": ["a", "b", "a"], "temp": [1.0, 2.0, 3.0], "u": [0.0] * 3})
+    text = skeleton(open_frame(table.append_column("quality", pa.array([192, 192, 0])), "logs.csv"))
+    assert '# quality = "quality"' in text and "# interval = 60.0" in text
+    found = parse_mapping(parse_toml(text, "skeleton"), "skeleton")
+    assert (found.machine, found.obs, found.quality) == ("machine", (Column("temp"),), None)
+    even = parse_mapping(parse_toml(text.replace("# interval", "interval").replace("# quality", "quality"), "s"), "s")
+    assert (even.interval, even.quality) == (60.0, "quality")

@@ -107,7 +107,7 @@ def test_a_collection_has_exactly_the_size_and_keeps_the_rules_of_a_batch(task, 
     assert [len(shard.batch) for shard in shards] == [sum(group) for group in plan]
     batch = concatenate([shard.batch for shard in shards])
     assert len(batch) == size
-    assert not [found for found in findings(batch, task) if found.severity == "error"]
+    assert not [found for found in findings(batch, task) if found.level == "error"]
     # Independently of those checks: the chain, the flags and the counting.
     last = batch.terminated | batch.truncated
     inside = ~last[:-1]

@@ -159,4 +159,36 @@ def test_check_says_what_a_run_would_refuse(tmp_path: Path, capsys: pytest.Captu
     assert main([*words, "--json"]) == 2
     (seen,) = json.loads(capsys.readouterr().out)
     assert (seen["rows"], seen["transitions"], seen["successors"]) == (3, 2, 1)
-    assert seen["findings"][0]["severity"] == "error" and seen["ranges"][1]["high"] == 2.0
+    assert seen["findings"][0]["level"] == "error" and seen["ranges"][1]["high"] == 2.0
+
+
+def test_the_doctor_as_json_and_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rng = np.random.default_rng(0)
+    rows = [
+        (day, t, *rng.normal(size=2), rng.uniform(-1, 1), *rng.normal(size=1)) for day in range(20) for t in range(30)
+    ]
+    names = "day,t,temp_<b>,flow,valve,cash"
+    lines = [f"{day},{t},{temp},{flow if day != 3 else 0.5},{valve},{cash}" for day, t, temp, flow, valve, cash in rows]
+    (tmp_path / "plant.csv").write_text("\n".join([names, *lines]) + "\n")
+    said = 'obs = ["temp_<b>", "flow"]\nact = ["valve"]\nepisode = "day"\ntime = "t"\n'
+    (tmp_path / "m.toml").write_text(said)
+    (tmp_path / "twice.csv").write_text("\n".join([names, *lines, lines[-1]]) + "\n")
+    page = tmp_path / "out.html"
+    words = ["check", str(tmp_path / "plant.csv"), "--mapping", str(tmp_path / "m.toml")]
+    assert main([*words, "--page", str(page), "--planned", "600"]) == 0
+    out = capsys.readouterr().out
+    assert "note: 580 transitions came home, fewer than the 600" in out and str(page) in out
+    assert "warning: flow stays at one value for 20 steps or more in one place, the longest from row 90" in out
+    text = page.read_text()
+    assert "Check of plant.csv" in text and text.count("<figure") == 3 and "temp_<b>" not in text
+    assert 'href="figures/' not in text and 'href="tables/' not in text
+    # A log that cannot be read as steps is a finding, beside those of the others.
+    assert main(["check", str(tmp_path / "twice.csv"), *words[1:], "--json", "--page", str(page)]) == 2
+    plant, twice = json.loads(capsys.readouterr().out)
+    assert plant["transitions"] == 580
+    (finding,) = twice["findings"]
+    assert (finding["kind"], finding["level"], finding["row"]) == ("duplicated steps", "error", 599)
+    assert finding["columns"] == ["t"] and "would be refused" in page.read_text()
+    # The same file again, as what was deployed before.
+    assert main([*words, "--earlier", str(tmp_path / "plant.csv")]) == 0
+    assert "warning: 20 episodes are copies of others" in capsys.readouterr().out

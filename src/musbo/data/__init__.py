@@ -12,7 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from musbo.data.doctor.examine import Expected as Expected
+    from musbo.data.doctor.examine import examine as examine
     from musbo.data.files import read_logs as read_logs
+    from musbo.data.finding import Finding as Finding
     from musbo.data.logs import Logs as Logs
     from musbo.data.logs import from_dataframe as from_dataframe
     from musbo.data.logs import from_minari as from_minari
@@ -22,8 +25,11 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Column": "musbo.data.mapping",
+    "Expected": "musbo.data.doctor.examine",
+    "Finding": "musbo.data.finding",
     "Logs": "musbo.data.logs",
     "Mapping": "musbo.data.mapping",
+    "examine": "musbo.data.doctor.examine",
     "from_dataframe": "musbo.data.logs",
     "from_minari": "musbo.data.logs",
     "read_logs": "musbo.data.files",

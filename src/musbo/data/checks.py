@@ -1,18 +1,19 @@
 """Checks of a batch that came from outside: is it what the task says, and does it keep the rules of a batch?
 
 Every check reports a finding with the column, the first row and what to do. An error makes the batch useless or
-misleading for training, and a batch with one error is refused whole; warnings are for a person to look at.
+misleading for training, and a batch with one error is refused whole; warnings are for a person to look at. What may be
+wrong with the world that the batch came from, such as a stuck sensor, is for the doctor: see `doctor.examine`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
+from musbo.data.finding import Finding, first_few, in_order, said_rows
 from musbo.tasks.task import Task
 
 ACTION_TOLERANCE = 1e-5
@@ -48,28 +49,31 @@ class Origin:
 PLAIN = Origin()
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Something wrong ("error") or odd ("warning") in a batch; `row` is the first row that shows it, if a row does."""
-
-    severity: Literal["error", "warning"]
-    row: int | None
-    text: str
-
-
 def findings(batch: Batch, task: Task, origin: Origin = PLAIN) -> list[Finding]:
     """All findings, errors first. Where the arrays do not fit together nothing else can be checked."""
     found = list(_layout(batch, task, origin))
     if not found:
-        for check in (_finite, _actions, _episodes, _flags, _chain, _constant, _endless):
-            found += check(batch, task, origin)
-    return sorted(found, key=lambda finding: finding.severity != "error")
+        found += [*_finite(batch, origin), *_actions(batch, task, origin), *_order(batch, origin)]
+        found += [*_constant(batch, origin), *_endless(batch, task, origin)]
+    return in_order(found)
+
+
+def plain_findings(batch: Batch, origin: Origin = PLAIN) -> list[Finding]:
+    """What can be found without a task."""
+    if not len(batch):
+        return [Finding("empty", "error", "the batch is empty", "it needs at least one transition")]
+    return in_order([*_finite(batch, origin), *_order(batch, origin), *_constant(batch, origin)])
+
+
+def _order(batch: Batch, origin: Origin) -> Iterator[Finding]:
+    for check in (_episodes, _flags, _chain):
+        yield from check(batch, origin)
 
 
 def require_sound(batch: Batch, task: Task, source: str, origin: Origin = PLAIN) -> list[Finding]:
     """Refuses a batch that has an error; otherwise returns the warnings."""
     found = findings(batch, task, origin)
-    errors = [finding.text for finding in found if finding.severity == "error"]
+    errors = [finding.text for finding in found if finding.level == "error"]
     if errors:
         shown = "".join(f"\n  - {text}" for text in errors[:SHOWN])
         more = f"\n  - and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
@@ -82,7 +86,7 @@ def require_sound(batch: Batch, task: Task, source: str, origin: Origin = PLAIN)
 
 def _layout(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
     if not len(batch):
-        yield Finding("error", None, "the batch is empty: it needs at least one transition")
+        yield Finding("empty", "error", "the batch is empty", "it needs at least one transition")
         return
     n = len(batch)
     expected = {
@@ -97,22 +101,27 @@ def _layout(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
     }
     for name, (shape, dtype) in expected.items():
         array = getattr(batch, name)
+        columns = getattr(origin, name, ())
+        columns = columns if isinstance(columns, tuple) else ()
         if array.shape != shape:
-            yield Finding("error", None, f"{name} has shape {array.shape}, but task {task.name} needs {shape}")
+            what = f"{name} has shape {array.shape}, but task {task.name} needs {shape}"
+            do = "name as many columns as the task has numbers" if array.ndim == len(shape) > 1 else "write it again"
+            yield Finding("wrong shape", "error", what, do, columns)
         if array.dtype != dtype:
-            yield Finding("error", None, f"{name} has type {array.dtype}, but a batch needs {np.dtype(dtype)}")
+            what = f"{name} has type {array.dtype}, but a batch needs {np.dtype(dtype)}"
+            yield Finding("wrong type", "error", what, "convert it", columns)
 
 
-def _finite(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
+def _finite(batch: Batch, origin: Origin) -> Iterator[Finding]:
     for name, values, rows in _columns(batch, origin):
         if len(wrong := np.flatnonzero(~np.isfinite(values))):
-            text = (
-                f"{name} is not a finite number in {_rows(rows[wrong])} ({values[wrong[0]]}): leave out such episodes"
+            what = f"{name} is not a finite number in {said_rows(rows[wrong])} ({values[wrong[0]]})"
+            yield Finding(
+                "not finite", "error", what, "leave out such episodes", (name,), int(rows[wrong[0]]), len(wrong)
             )
-            yield Finding("error", int(rows[wrong[0]]), text)
         if len(wrong := np.flatnonzero(np.isfinite(values) & (np.abs(values) > LARGEST))):
-            text = f"{name} is larger than {LARGEST:g} in {_rows(rows[wrong])} ({values[wrong[0]]:g}): use other units"
-            yield Finding("error", int(rows[wrong[0]]), text)
+            what = f"{name} is larger than {LARGEST:g} in {said_rows(rows[wrong])} ({values[wrong[0]]:g})"
+            yield Finding("too large", "error", what, "use other units", (name,), int(rows[wrong[0]]), len(wrong))
 
 
 def _actions(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
@@ -121,16 +130,20 @@ def _actions(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
         slack = ACTION_TOLERANCE * (high - low) / 2
         wrong = np.flatnonzero((values < low - slack) | (values > high + slack))
         if len(wrong):
-            rows = origin.rows(wrong)
+            rows, name = origin.rows(wrong), origin.name("act", i)
             yield Finding(
+                "action outside bounds",
                 "error",
-                int(rows[0]),
-                f"{origin.name('act', i)} lies outside [{low:g}, {high:g}] in {_rows(rows)} ({values[wrong[0]]:g}): "
+                f"{name} lies outside [{low:g}, {high:g}] in {said_rows(rows)} ({values[wrong[0]]:g})",
                 "store the clipped action that was executed, in the units of the task",
+                (name,),
+                int(rows[0]),
+                len(rows),
+                first_few(batch.episode[wrong]),
             )
 
 
-def _episodes(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
+def _episodes(batch: Batch, origin: Origin) -> Iterator[Finding]:
     starts = batch.starts()
     numbers = batch.episode[starts]
     _, first = np.unique(numbers, return_index=True)
@@ -139,47 +152,62 @@ def _episodes(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
         row = int(starts[again[0]])
         at = int(origin.rows(starts[again])[0])
         yield Finding(
+            "episode in pieces",
             "error",
-            at,
-            f"episode {batch.episode[row]} appears again in row {at}: sort the rows by episode and step, "
-            "and give every episode its own number",
+            f"episode {batch.episode[row]} appears again in row {at}",
+            "sort the rows by episode and step, and give every episode its own number",
+            row=at,
+            rows=len(again),
+            episodes=first_few(numbers[again]),
         )
     position = np.arange(len(batch)) - np.repeat(starts, batch.lengths())
     wrong = np.flatnonzero(batch.step != position)
     if len(wrong):
         row, rows = int(wrong[0]), origin.rows(wrong)
         yield Finding(
+            "steps do not count",
             "error",
-            int(rows[0]),
-            f"step does not count the rows of an episode from 0 in {_rows(rows)} "
-            f"({batch.step[row]} where {position[row]} is expected): sort the rows, or leave the column out",
+            f"step does not count the rows of an episode from 0 in {said_rows(rows)} "
+            f"({batch.step[row]} where {position[row]} is expected)",
+            "sort the rows, or leave the column out",
+            row=int(rows[0]),
+            rows=len(rows),
+            episodes=first_few(batch.episode[wrong]),
         )
 
 
-def _flags(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
+def _flags(batch: Batch, origin: Origin) -> Iterator[Finding]:
     last = np.zeros(len(batch), bool)
     last[batch.starts() + batch.lengths() - 1] = True
     flagged = batch.terminated | batch.truncated
     for name in ("terminated", "truncated"):
         wrong = np.flatnonzero(getattr(batch, name) & ~last)
         if len(wrong):
+            rows = origin.rows(wrong)
             yield Finding(
+                "flag inside an episode",
                 "error",
-                int(origin.rows(wrong)[0]),
-                f"{name} is set before the last row of its episode in {_rows(origin.rows(wrong))}: "
+                f"{name} is set before the last row of its episode in {said_rows(rows)}",
                 "begin a new episode after it, or clear the flag",
+                row=int(rows[0]),
+                rows=len(rows),
+                episodes=first_few(batch.episode[wrong]),
             )
     wrong = np.flatnonzero(last & ~flagged)
     if len(wrong):
+        rows = origin.rows(wrong)
         yield Finding(
+            "end without a flag",
             "error",
-            int(origin.rows(wrong)[0]),
-            f"the last row of an episode is neither terminated nor truncated in {_rows(origin.rows(wrong))}: "
+            f"the last row of an episode is neither terminated nor truncated in {said_rows(rows)}",
             "set truncated where the recording stopped",
+            row=int(rows[0]),
+            rows=len(rows),
+            episodes=first_few(batch.episode[wrong]),
         )
 
 
-def _chain(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
+def _chain(batch: Batch, origin: Origin) -> Iterator[Finding]:
     inside = batch.episode[1:] == batch.episode[:-1]
     broken = (batch.next_obs[:-1] != batch.obs[1:]) & inside[:, None]
     # Numbers that are not finite have a finding of their own and equal nothing.
@@ -189,21 +217,27 @@ def _chain(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
         row = int(wrong[0])
         column = int(np.flatnonzero(broken[row])[0])
         before, after = origin.name("next_obs", column), origin.name("obs", column)
+        rows = origin.rows(wrong)
         yield Finding(
+            "next state does not match",
             "warning",
-            int(origin.rows(wrong)[0]),
-            f"next_obs differs from obs of the following row in {_rows(origin.rows(wrong))} "
-            f"({before} is {batch.next_obs[row, column]}, then {after} is {batch.obs[row + 1, column]}): "
-            "are rows missing or shifted?",
+            f"next_obs differs from obs of the following row in {said_rows(rows)} "
+            f"({before} is {batch.next_obs[row, column]}, then {after} is {batch.obs[row + 1, column]})",
+            "see whether rows are missing or shifted",
+            tuple(origin.name("next_obs", int(i)) for i in np.flatnonzero(np.any(broken, axis=0))),
+            int(rows[0]),
+            len(rows),
+            first_few(batch.episode[wrong]),
         )
 
 
-def _constant(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
+def _constant(batch: Batch, origin: Origin) -> Iterator[Finding]:
     if len(batch) == 1:
         return
     for name, values, _ in _columns(batch, origin, ("obs", "act")):
         if np.all(values == values[0]):
-            yield Finding("warning", None, f"{name} is {values[0]:g} in every row: nothing can be learnt about it")
+            what = f"{name} is {values[0]:g} in every row"
+            yield Finding("dead", "warning", what, "nothing can be learnt about it", (name,), rows=len(values))
 
 
 def _endless(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
@@ -211,10 +245,13 @@ def _endless(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
     if task.terminated is None and len(wrong):
         rows = origin.rows(wrong)
         yield Finding(
+            "unexpected termination",
             "warning",
-            int(rows[0]),
-            f"terminated is set in {_rows(rows)}, but task {task.name} never terminates: "
+            f"terminated is set in {said_rows(rows)}, but task {task.name} never terminates",
             "imagined episodes will not end there",
+            row=int(rows[0]),
+            rows=len(rows),
+            episodes=first_few(batch.episode[wrong]),
         )
 
 
@@ -234,9 +271,3 @@ def _columns(
         elif block != "next_obs" or origin.after is None:
             for i, values in enumerate(getattr(batch, block).T):
                 yield origin.name(block, i), values, row
-
-
-def _rows(indices: np.ndarray) -> str:
-    if len(indices) == 1:
-        return f"row {indices[0]}"
-    return f"{len(indices)} rows, first in row {indices[0]}"

@@ -6,24 +6,33 @@ property of the transition into it. An episode of a single row has no transition
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from jaxtyping import Bool, Float32, Int, Shaped
+from jaxtyping import Bool, Float, Float32, Int
 
 from musbo.core.errors import UserError
-from musbo.data.batch import Batch, as_flags, make_batch
+from musbo.data.batch import Batch, make_batch
 from musbo.data.checks import Origin
-from musbo.data.mapping import Chosen, Column, Mapping, choose, known_layout, mapping
+from musbo.data.columns import (
+    Clock,
+    block_of,
+    clock_of,
+    flags_of,
+    identities,
+    labels_of,
+    named,
+    numbers_of,
+    together,
+)  # fmt: skip
+from musbo.data.finding import Finding, Refused
+from musbo.data.historian import Resampled, Rows, evenly
+from musbo.data.mapping import GOOD, Chosen, Column, Mapping, choose, known_layout, mapping
 from musbo.data.readers.frames import open_frame
 from musbo.data.readers.minari_sets import open_minari
 from musbo.data.readers.table import Table
-
-_NUMBERED = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +56,30 @@ class Logs:
     """Rows that came after a later one of their episode; they were sorted."""
     gaps: int = 0
     """Episodes that begin after a gap in time."""
+    time: Float[np.ndarray, " n"] | None = None
+    """When each transition begins, in seconds where the log has timestamps, else in the unit of its time."""
+    until: Float[np.ndarray, " n"] | None = None
+    """The time of the next row of the episode; not a number where there is none."""
+    machine: Int[np.ndarray, " n"] | None = None
+    """The machine of each transition: an index into `machines`."""
+    machines: tuple[str, ...] = ()
+    commanded: Float32[np.ndarray, "n act"] | None = None
+    """Actions as they were commanded, where the log has them beside those that were executed."""
+    resampled: Resampled | None = None
+    """What was done to bring the log to even steps."""
+
+    def by_machine(self) -> Iterator[tuple[str, Int[np.ndarray, " m"]]]:
+        """The transitions of each machine; all of them under an empty name where the log names none."""
+        if self.machine is None:
+            yield "", np.arange(len(self.batch))
+            return
+        for i, name in enumerate(self.machines):
+            if len(rows := np.flatnonzero(self.machine == i)):
+                yield name, rows
+
+    def machines_of(self, rows: Int[np.ndarray, " m"]) -> tuple[str, ...]:
+        """The machines of some transitions."""
+        return () if self.machine is None else tuple(self.machines[i] for i in np.unique(self.machine[rows]))
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -78,6 +111,13 @@ def from_dataframe(
     time: str | None = None,
     step: str | None = None,
     gap: float | None = None,
+    machine: str | None = None,
+    commanded: str | Column | Sequence[str | Column] = (),
+    interval: float | None = None,
+    quality: str | None = None,
+    good: Sequence[str] = GOOD,
+    time_unit: str = "s",
+    time_format: str | None = None,
 ) -> Logs:
     """Transitions from a frame of pandas or polars, or a table of pyarrow, one row per step.
 
@@ -86,7 +126,8 @@ def from_dataframe(
     """
     meant = mapping(
         obs=obs, act=act, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated,
-        episode=episode, time=time, step=step, gap=gap, source="from_dataframe",
+        episode=episode, time=time, step=step, gap=gap, machine=machine, commanded=commanded, interval=interval,
+        quality=quality, good=good, time_unit=time_unit, time_format=time_format, source="from_dataframe",
     )  # fmt: skip
     return transitions(open_frame(frame, "the frame"), meant)
 
@@ -104,41 +145,49 @@ def from_batch(batch: Batch, source: str) -> Logs:
 
 
 def transitions(table: Table, mapping: Mapping) -> Logs:
-    """The transitions in a table. They are not yet checked: see `checks.require_sound`."""
+    """The transitions in a table. They are not yet checked: see `checks.require_sound` and `doctor.examine`."""
     chosen = choose(mapping, table.names, table.source)
     data = table.read(chosen.names())
-    source, n = table.source, data.num_rows
-    terminated, truncated = (_flags(data, name, source) for name in (chosen.terminated, chosen.truncated))
-    episode = _identities(data, chosen.episode, source)
-    clock = _clock(data, chosen.time or chosen.step, source)
-    flagged = terminated | truncated
-    order = _order(episode, clock, flagged, mapping, chosen, source)
-    begins, gaps = _begins(episode, clock, flagged, order, mapping.gap)
-    number = np.cumsum(begins) - 1 if episode is None or gaps else episode[order]
+    source = table.source
+    read, done = (
+        (_rows(data, mapping, chosen, source), None)
+        if mapping.interval is None
+        else evenly(data, mapping, chosen, source)
+    )
+    n = len(read.terminated)
+    flagged = read.terminated | read.truncated
+    order = _order(read, flagged, mapping, chosen, source)
+    by_flags = chosen.episode is None and done is None
+    begins, gaps = _begins(read, flagged, order, by_flags, None if done else mapping.gap)
+    number = np.cumsum(begins) - 1 if by_flags or gaps or read.machine is not None else _picked(read.episode, order)
     last = np.append(begins[1:], True)[:n]
     kept, after = (np.ones(n, bool), None) if chosen.next_obs else (~last, order[1:][~last[:-1]])
     rows = order[kept]
-    obs = _block(data, chosen.obs, source)
     if after is None:
-        terminated, truncated = terminated[order], truncated[order]
+        terminated, truncated = read.terminated[order], read.truncated[order]
         if chosen.truncated is None:
             truncated = last & ~terminated
     else:
         ends = last[1:][~last[:-1]]  # the transition into the last row is the last one
-        terminated = terminated[after]
-        truncated = truncated[after] | (ends & ~terminated)
+        terminated = read.terminated[after]
+        truncated = read.truncated[after] | (ends & ~terminated)
     alone = 0 if after is None else int(np.sum(begins & last))
-    with _named(source):
+    with named(source):
         batch = make_batch(
-            obs=obs[rows],
-            act=_block(data, chosen.act, source)[rows],
-            reward=_block(data, (chosen.reward,), source)[rows, 0] if chosen.reward else np.full(len(rows), np.nan),
-            next_obs=obs[after] if after is not None else _block(data, chosen.next_obs, source)[rows],
+            obs=read.obs[rows],
+            act=read.act[rows],
+            reward=np.full(len(rows), np.nan) if read.reward is None else read.reward[rows, 0],
+            next_obs=read.obs[after] if after is not None else block_of(data, chosen.next_obs, source)[rows],
             terminated=terminated,
             truncated=truncated,
             episode=number[kept],
-            step=_numbers(data, chosen.step, source)[rows] if chosen.step and not gaps else None,
+            step=numbers_of(data, chosen.step, source)[rows] if chosen.step and not gaps else None,
         )
+    time = until = None
+    if read.clock is not None and chosen.time:
+        seconds = (read.clock.values - read.clock.values[:1]) * read.clock.seconds
+        following = np.append(seconds[order][1:], np.nan)
+        time, until = seconds[rows], np.where(last, np.nan, following)[kept]
     return Logs(
         source,
         batch,
@@ -147,72 +196,87 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
             act=tuple(one.column for one in chosen.act),
             next_obs=tuple(one.column for one in chosen.next_obs),
             reward=chosen.reward.column if chosen.reward else "reward",
-            row=rows,
-            after=after,
+            row=read.row[rows],
+            after=None if after is None else read.row[after],
         ),
         columns=table.names,
         used=tuple(chosen.names()),
-        rows=n,
+        rows=data.num_rows,
         successors=0 if after is None else int(np.sum(last)) - alone,
         alone=alone,
-        unordered=int(np.sum((order[1:] < order[:-1]) & ~begins[1:])),
-        gaps=gaps,
+        unordered=int(np.sum((order[1:] < order[:-1]) & ~begins[1:])) + (done.unordered if done else 0),
+        gaps=gaps + (done.gaps if done else 0),
+        time=time,
+        until=until,
+        machine=_picked(read.machine, rows),
+        machines=read.machines,
+        commanded=_picked(read.commanded, rows),
+        resampled=done,
     )
 
 
-@contextmanager
-def _named(source: str) -> Iterator[None]:
-    """What is said about arrays names the log that they are from."""
-    try:
-        yield
-    except UserError as error:
-        said = str(error)
-        raise UserError(said if said.startswith(source) else f"{source}: {said}") from error
+def _picked(values: np.ndarray | None, rows: Int[np.ndarray, " m"]) -> Any:
+    return None if values is None else values[rows]
+
+
+def _rows(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> Rows:
+    """The rows of a table as they stand."""
+    machine, machines = labels_of(data, chosen.machine, source)
+    return Rows(
+        obs=block_of(data, chosen.obs, source),
+        act=block_of(data, chosen.act, source),
+        reward=block_of(data, (chosen.reward,), source) if chosen.reward else None,
+        commanded=block_of(data, chosen.commanded, source) if chosen.commanded else None,
+        terminated=flags_of(data, chosen.terminated, source),
+        truncated=flags_of(data, chosen.truncated, source),
+        episode=together(identities(data, chosen.episode, source), machine),
+        machine=machine,
+        machines=machines,
+        clock=clock_of(data, chosen.time or chosen.step, source, mapping.time_unit, mapping.time_format),
+        row=np.arange(data.num_rows),
+    )
 
 
 # Order and episodes
 
 
 def _order(
-    episode: Int[np.ndarray, " n"] | None,
-    clock: "Clock | None",
-    flagged: Bool[np.ndarray, " n"],
-    mapping: Mapping,
-    chosen: Chosen,
-    source: str,
+    read: Rows, flagged: Bool[np.ndarray, " n"], mapping: Mapping, chosen: Chosen, source: str
 ) -> Int[np.ndarray, " n"]:
     """The rows in the order in which they happened, episode by episode."""
     rows = np.arange(len(flagged))
+    episode, clock = read.episode, read.clock
     if clock is None:
         _require_adjacent(episode, chosen, source)
         return rows
     name = chosen.time or chosen.step
     if _is_ordered(episode, clock, flagged):
         return rows
+    by_time = chosen.episode is not None or (mapping.gap is not None and chosen.time is not None)
     if episode is not None:
-        # Episodes stay in the order in which they first appear.
+        # Episodes, or machines, stay in the order in which they first appear.
         _, first, inverse = np.unique(episode, return_index=True, return_inverse=True)
-        order = np.lexsort((clock.values, first[inverse]))
+        order = np.lexsort((clock.values, first[inverse])) if by_time else np.argsort(first[inverse], kind="stable")
         inside = episode[order][1:] == episode[order][:-1]
-    elif mapping.gap is not None and chosen.time:
+        inside &= by_time | ~flagged[order][:-1]
+    elif by_time:
         order = np.argsort(clock.values, kind="stable")
         inside = np.ones(len(order[1:]), bool)
     else:  # the flags cut the rows as they stand, and a clock may begin anew in every episode
         order, inside = rows, ~flagged[:-1]
     change = np.diff(clock.values[order])
     if len(same := np.flatnonzero(inside & (change == 0))):
-        one, other = sorted(order[same[0] : same[0] + 2].tolist())
-        raise UserError(
-            f"{source}: column {name} says the same time in rows {one} and {other} of one episode, and in "
-            f"{len(same):,} such pairs: remove what is there twice, or "
-            + ("correct the column of the episode." if episode is not None else "name a column as episode.")
-        )
+        one, other = sorted(read.row[order[same[0] : same[0] + 2]].tolist())
+        pairs = f"rows {one} and {other} of one episode, and in {len(same):,} such pairs"
+        what = f"column {name} says the same time in {pairs}"
+        column = "correct the column of the episode" if episode is not None else "name a column as episode"
+        do = f"remove what is there twice, or {column}"
+        raise Refused(Finding("duplicated steps", "error", what, do, (name or "",), one, len(same), source=source))
     if len(back := np.flatnonzero(inside & (change < 0))):
-        row = int(order[back[0] + 1])
-        raise UserError(
-            f"{source}: column {name} goes back in row {row}, inside an episode: sort the rows, or name a column as "
-            "episode."
-        )
+        row = int(read.row[order[back[0] + 1]])
+        what = f"column {name} goes back in row {row}, inside an episode"
+        do = "sort the rows, or name a column as episode"
+        raise Refused(Finding("clock goes back", "error", what, do, (name or "",), row, len(back), source=source))
     return order
 
 
@@ -229,7 +293,7 @@ def _require_adjacent(episode: Int[np.ndarray, " n"] | None, chosen: Chosen, sou
         )
 
 
-def _is_ordered(episode: Int[np.ndarray, " n"] | None, clock: "Clock", flagged: Bool[np.ndarray, " n"]) -> bool:
+def _is_ordered(episode: Int[np.ndarray, " n"] | None, clock: Clock, flagged: Bool[np.ndarray, " n"]) -> bool:
     """Whether the rows are in order as they stand, seen without sorting: nearly all are."""
     forward = np.diff(clock.values) > 0
     if episode is None:
@@ -239,132 +303,20 @@ def _is_ordered(episode: Int[np.ndarray, " n"] | None, clock: "Clock", flagged: 
 
 
 def _begins(
-    episode: Int[np.ndarray, " n"] | None,
-    clock: "Clock | None",
+    read: Rows,
     flagged: Bool[np.ndarray, " n"],
     order: Int[np.ndarray, " n"],
+    by_flags: bool,
     gap: float | None,
 ) -> tuple[Bool[np.ndarray, " n"], int]:
     """Which rows, in their order, begin an episode, and how many do so because of a gap alone."""
-    begins = np.ones(len(order), bool)
-    if episode is not None:
-        begins[1:] = episode[order][1:] != episode[order][:-1]
-    else:
-        begins[1:] = flagged[order][:-1]
-    if gap is None or clock is None:
+    begins = np.zeros(len(order), bool)
+    begins[:1] = True
+    if read.episode is not None:
+        begins[1:] |= read.episode[order][1:] != read.episode[order][:-1]
+    if by_flags:
+        begins[1:] |= flagged[order][:-1]
+    if gap is None or read.clock is None:
         return begins, 0
-    late = np.append(False, np.diff(clock.values[order]) * clock.seconds > gap) & ~begins
+    late = np.append(False, np.diff(read.clock.values[order]) * read.clock.seconds > gap) & ~begins
     return begins | late, int(np.sum(late))
-
-
-# Columns
-
-
-@dataclass(frozen=True, eq=False)
-class Clock:
-    """A column of times as they are stored, and what one unit of it is in those of the gap."""
-
-    values: Shaped[np.ndarray, " n"]
-    seconds: float
-
-
-def _clock(data: pa.Table, name: str | None, source: str) -> Clock | None:
-    if name is None:
-        return None
-    column = _full(data, name, source)
-    kind = column.type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        column, kind = column.cast(pa.timestamp("ns"), safe=False), None
-    elif pa.types.is_duration(kind) or pa.types.is_time(kind):
-        unit = pa.duration("ns") if pa.types.is_duration(kind) else pa.time64("ns")
-        column, kind = column.cast(unit, safe=False), None
-    if kind is None:
-        return Clock(np.asarray(column.cast(pa.int64())), 1e-9)
-    values = _numeric(column, name, source, " or timestamps such as 2024-05-31T12:00:00")
-    if not np.all(np.isfinite(values)):
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise UserError(
-            f"{source}: column {name} is not a finite number in row {row}: the rows cannot be put in order."
-        )
-    return Clock(values.astype(np.int64) if values.dtype.kind in "biu" else values, 1.0)
-
-
-def _identities(data: pa.Table, name: str | None, source: str) -> Int[np.ndarray, " n"] | None:
-    """A whole number for each row's episode: the log's own where it has such, else by first appearance."""
-    if name is None:
-        return None
-    column = _full(data, name, source)
-    if pa.types.is_integer(column.type):
-        values = np.asarray(column)
-        if not len(values) or (values.min() >= 0 and values.max() <= _NUMBERED):
-            return values.astype(np.int64)
-    if pa.types.is_floating(column.type) and np.isnan(np.asarray(column)).any():
-        row = int(np.flatnonzero(np.isnan(np.asarray(column)))[0])
-        raise UserError(f"{source}: column {name} is not a number in row {row}: say which episode that row is of.")
-    return np.asarray(pc.dictionary_encode(column).indices).astype(np.int64)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _flags(data: pa.Table, name: str | None, source: str) -> Bool[np.ndarray, " n"]:
-    if name is None:
-        return np.zeros(data.num_rows, bool)
-    with _named(source):
-        return as_flags(name, _numbers(data, name, source))
-
-
-def _block(data: pa.Table, columns: Sequence[Column], source: str) -> Float32[np.ndarray, "n k"]:
-    found = np.empty((data.num_rows, len(columns)), np.float32)
-    for i, one in enumerate(columns):
-        values = _numbers(data, one.column, source)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # what float32 cannot hold becomes inf, which the checks report with its row
-            if (one.scale, one.offset) == (1.0, 0.0):
-                found[:, i] = values
-            else:
-                found[:, i] = values.astype(np.float64) * one.scale + one.offset
-    return found
-
-
-def _numbers(data: pa.Table, name: str, source: str) -> Shaped[np.ndarray, " n"]:
-    return _numeric(_full(data, name, source), name, source)
-
-
-def _numeric(column: pa.Array, name: str, source: str, or_else: str = "") -> Shaped[np.ndarray, " n"]:
-    kind = column.type
-    if pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise UserError(
-            f"{source}: column {name} must hold numbers{or_else}, but its type is {kind}{_first_text(column)}."
-        )
-    return column.to_numpy(zero_copy_only=False)
-
-
-def _first_text(column: pa.Array) -> str:
-    """The first text in a column that is no number."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return ""
-    for row, value in enumerate(column):
-        try:
-            float(value.as_py())
-        except ValueError:
-            return f" (row {row} holds {value.as_py()[:30]!r})"
-    return ""
-
-
-def _full(data: pa.Table, name: str, source: str) -> pa.Array:
-    """A column in one piece; refused where values are missing."""
-    column = data.column(name).combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if pa.types.is_null(column.type) and not len(column):  # a file of CSV without rows
-        column = column.cast(pa.float64())
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise UserError(
-            f"{source}: column {name} has {column.null_count:,} empty values, first in row {row}: fill them, or leave "
-            "out those episodes."
-        )
-    return column

@@ -16,7 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +24,41 @@ from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.text import parse_toml, read_text
 
+ALIGN = ("last", "mean", "next")
+"""Which value an even step has."""
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+"""Seconds of the units of a time that is a number."""
+GOOD = ("good", "ok", "true", "1", "192")
+"""What a column of quality says of values that can be used; 192 is OPC's."""
 SHOWN = 10
 """Names that an error message spells out."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a log, and the units that it is brought to: value * scale + offset."""
+    """A column of a log, and the units that it is brought to: value * scale + offset.
+
+    Where the log is brought to even steps (`interval`): `align` says which value a step has, `hold` for how many
+    seconds a value counts, and `quality` names the column that says whether it is good.
+    """
 
     column: str
     scale: float = 1.0
     offset: float = 0.0
+    align: str = "last"
+    """The last value up to the step, the mean of those since the step before, or the next one in the step."""
+    hold: float = math.inf
+    quality: str | None = None
 
     def __post_init__(self) -> None:
         if not self.column:
             raise UserError("a column needs a name, but one is empty.")
         if not (math.isfinite(self.scale) and math.isfinite(self.offset)) or self.scale == 0:
             raise UserError(f"column {self.column}: scale and offset must be finite, and scale not 0.")
+        if self.align not in ALIGN:
+            raise UserError(f"column {self.column}: align is one of {', '.join(ALIGN)}, not {self.align!r}.")
+        if not self.hold > 0:
+            raise UserError(f"column {self.column}: hold must be above 0, not {self.hold}.")
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,21 @@ class Mapping:
     step: str | None = None
     """Counts the rows of an episode from 0: rows that are missing are found."""
     gap: float | None = None
-    """A longer pause begins a new episode: seconds between timestamps, else in the unit of the time column."""
+    """A longer pause begins a new episode, in seconds: numbers count as such unless time_unit says otherwise."""
+    machine: str | None = None
+    """The machine of a row, a number or a name: rows of different machines are of different episodes."""
+    commanded: tuple[Column, ...] = ()
+    """Actions as they were commanded, where act has those that were executed: they are compared."""
+    interval: float | None = None
+    """Seconds of a step: the log is brought to even steps, and episodes are split where a value is missing."""
+    quality: str | None = None
+    """The column that says whether the values of its row are good; a column may have one of its own."""
+    good: tuple[str, ...] = GOOD
+    """What it says of good values."""
+    time_unit: str = "s"
+    """Of a time that is a number."""
+    time_format: str | None = None
+    """Of a time that is text other than ISO 8601, such as %d.%m.%Y %H:%M:%S."""
     source: str = "the mapping"
     """What errors call it."""
 
@@ -82,11 +114,37 @@ class Mapping:
             raise UserError(f"{self.source}: gap must be above 0, not {self.gap}.")
         if self.gap is not None and self.time is None and self.gap != math.inf:
             raise UserError(f"{self.source} has a gap but no time: name the column of the time.")
+        if self.commanded and len(self.commanded) != len(self.act):
+            raise UserError(
+                f"{self.source} names {len(self.act)} columns in act and {len(self.commanded)} in commanded: name as "
+                "many, or leave commanded out."
+            )
+        self._check_times()
         if self.episode is self.terminated is self.truncated is self.gap is None:
             raise UserError(
                 f"{self.source} does not say where episodes end: name a column as episode, terminated or truncated, or "
                 "give time and gap; gap = inf means that the log is one episode."
             )
+
+    def _check_times(self) -> None:
+        if self.time_unit not in UNITS:
+            raise UserError(f"{self.source}: time_unit is one of {', '.join(UNITS)}, not {self.time_unit!r}.")
+        if self.interval is None:
+            uneven = [*self.obs, *self.act, *self.commanded, *([self.reward] if self.reward else [])]
+            odd = [one for one in uneven if (one.align, one.hold, one.quality) != ("last", math.inf, None)]
+            if odd or self.quality:
+                name = odd[0].column if odd else self.quality
+                raise UserError(
+                    f"{self.source}: align, hold and quality (column {name}) are for logs that are brought to even "
+                    "steps: give interval, in seconds."
+                )
+            return
+        if not 0 < self.interval < math.inf:
+            raise UserError(f"{self.source}: interval must be a number of seconds above 0, not {self.interval}.")
+        if self.time is None:
+            raise UserError(f"{self.source} has an interval but no time: name the column of the time.")
+        if self.next_obs or self.step:
+            raise UserError(f"{self.source}: with an interval, the steps are made: leave next_obs and step out.")
 
 
 ROLES = tuple(field.name for field in fields(Mapping) if field.name != "source")
@@ -104,12 +162,20 @@ def mapping(
     time: str | None = None,
     step: str | None = None,
     gap: float | None = None,
+    machine: str | None = None,
+    commanded: str | Column | Sequence[str | Column] = (),
+    interval: float | None = None,
+    quality: str | None = None,
+    good: Sequence[str] = GOOD,
+    time_unit: str = "s",
+    time_format: str | None = None,
     source: str = "the mapping",
 ) -> Mapping:
     """A Mapping from names."""
     return Mapping(
         _columns(obs), _columns(act), None if reward is None else _column(reward), _columns(next_obs),
-        terminated, truncated, episode, time, step, gap, source,
+        terminated, truncated, episode, time, step, gap, machine, _columns(commanded), interval, quality, tuple(good),
+        time_unit, time_format, source,
     )  # fmt: skip
 
 
@@ -142,15 +208,20 @@ def parse_mapping(said: dict[str, Any], source: str) -> Mapping:
         raise UserError(f'{source} lacks {" and ".join(missing)}: write, say, {missing[0]} = ["first", "second"].')
     roles: dict[str, Any] = {}
     for key, value in said.items():
-        if key in ("obs", "act", "next_obs"):
+        if key in ("obs", "act", "next_obs", "commanded"):
             items = value if isinstance(value, list) else [value]
             roles[key] = [_parse_column(item, f"{source}: {key}") for item in items]
         elif key == "reward":
             roles[key] = _parse_column(value, f"{source}: reward")
-        elif key == "gap":
+        elif key in ("gap", "interval"):
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise UserError(f"{source}: gap must be a number, not {str(value)[:100]!r}.")
+                raise UserError(f"{source}: {key} must be a number, not {str(value)[:100]!r}.")
             roles[key] = float(value)
+        elif key == "good":
+            items = value if isinstance(value, list) else [value]
+            if not items or not all(isinstance(item, str | int) for item in items):
+                raise UserError(f'{source}: good takes what the column of quality says, such as ["Good", 192].')
+            roles[key] = [str(item).lower() for item in items]
         elif isinstance(value, str) and value:
             roles[key] = value
         else:
@@ -167,10 +238,14 @@ def _parse_column(said: Any, where: str) -> Column:
             f'{where} takes names of columns in quotes, or {{ column = "name", scale = 1.0, offset = 0.0 }}, not '
             f"{str(said)[:100]}."
         )
-    for key in ("scale", "offset"):
+    for key in ("align", "quality"):
+        if not isinstance(said.get(key, ""), str):
+            raise UserError(f"{where}: {key} of column {said['column']} must be in quotes, not {said[key]!r}.")
+    for key in ("scale", "offset", "hold"):
         if isinstance(said.get(key, 1.0), bool) or not isinstance(said.get(key, 1.0), int | float):
             raise UserError(f"{where}: {key} of column {said['column']} must be a number, not {said[key]!r}.")
-    return Column(said["column"], float(said.get("scale", 1.0)), float(said.get("offset", 0.0)))
+    numbers = {key: float(said[key]) for key in ("scale", "offset", "hold") if key in said}
+    return Column(said["column"], **numbers, align=said.get("align", "last"), quality=said.get("quality"))
 
 
 # Files that need none
@@ -228,11 +303,15 @@ class Chosen:
     episode: str | None
     time: str | None
     step: str | None
+    machine: str | None
+    commanded: tuple[Column, ...]
+    quality: str | None
 
     def names(self) -> list[str]:
         """Every column once."""
-        lists = [*self.obs, *self.act, *self.next_obs, *([self.reward] if self.reward else [])]
-        single = (self.terminated, self.truncated, self.episode, self.time, self.step)
+        lists = [*self.obs, *self.act, *self.next_obs, *self.commanded, *([self.reward] if self.reward else [])]
+        single = (self.terminated, self.truncated, self.episode, self.time, self.step, self.machine, self.quality)
+        single = (*single, *(one.quality for one in lists))
         return list(dict.fromkeys([*(one.column for one in lists), *(one for one in single if one is not None)]))
 
 
@@ -249,6 +328,9 @@ def choose(mapping: Mapping, names: Sequence[str], source: str) -> Chosen:
         episode=mapping.episode,
         time=mapping.time,
         step=mapping.step,
+        machine=mapping.machine,
+        commanded=_expanded(mapping.commanded, names, 0),
+        quality=mapping.quality,
     )
     known = set(names)
     if missing := [name for name in chosen.names() if name not in known]:
@@ -276,7 +358,7 @@ def _block(one: Column, names: Sequence[str], least: int) -> list[Column]:
     width = max(_width((one,), names), least)
     if one.column in names or not width:
         return [one]
-    return [Column(f"{one.column}_{i}", one.scale, one.offset) for i in range(width)]
+    return [replace(one, column=f"{one.column}_{i}") for i in range(width)]
 
 
 def _missing(missing: list[str], mapping: Mapping, names: Sequence[str], source: str) -> str:

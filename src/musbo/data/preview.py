@@ -1,11 +1,14 @@
 """What would be read from logs, before anything is run: rows, episodes, and the ranges beside the task's bounds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from musbo.data.checks import Finding, findings
+from musbo.data.batch import Batch
+from musbo.data.doctor.examine import NOTHING_KNOWN, Expected, examine
+from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 from musbo.data.rewards import has_rewards, rewarded
 from musbo.tasks.task import Task
@@ -51,11 +54,31 @@ class Preview:
     """Columns that are not used."""
     ranges: tuple[Range, ...]
     findings: tuple[Finding, ...]
-    """Where a task was given."""
+    """What the doctor says, the gravest first."""
 
 
 def preview(logs: Logs, task: Task | None = None) -> Preview:
-    """What would be read; with a task, also what is wrong or odd about it."""
+    """What would be read, and what is wrong or odd about it."""
+    return previews([logs], task)[0]
+
+
+def previews(
+    every: Sequence[Logs],
+    task: Task | None = None,
+    earlier: Sequence[Batch] = (),
+    expected: Expected = NOTHING_KNOWN,
+) -> list[Preview]:
+    """The same of logs that belong together, each with the findings that are in it."""
+    left = examine(every, task, earlier, expected)
+    seen = []
+    for logs in every:
+        mine = tuple(finding for finding in left if finding.source == logs.source)
+        left = [finding for finding in left if finding.source != logs.source]  # a log may be there twice
+        seen.append(_preview(logs, task, mine))
+    return seen
+
+
+def _preview(logs: Logs, task: Task | None, found: tuple[Finding, ...]) -> Preview:
     batch, logged = logs.batch, has_rewards(logs.batch)
     if task is not None:
         batch = rewarded(batch, task, logs.source)
@@ -77,7 +100,7 @@ def preview(logs: Logs, task: Task | None = None) -> Preview:
         reward="logged" if logged else "not logged" if task is None else "from the formula of the task",
         ignored=tuple(name for name in logs.columns if name not in used),
         ranges=tuple(_ranges(logs, task, logged)),
-        findings=() if task is None else tuple(findings(batch, task, logs.origin)),
+        findings=found,
     )
 
 

@@ -36,7 +36,7 @@ class Written:
 
 def write(material: Material, out: Path, film: bool = True, trust_task: bool = False) -> Written:
     """Everything into `out`."""
-    template = _template()  # what is missing is said before anything is drawn
+    page = template()  # what is missing is said before anything is drawn
     before = _written_before(out)
     parts = list(sections(material, film, trust_task))
     files: dict[str, bytes] = {}
@@ -58,8 +58,8 @@ def write(material: Material, out: Path, film: bool = True, trust_task: bool = F
         write_whole(out / name, content)
     write_whole(
         out / "index.html",
-        template.render(
-            title=title(material), subtitle=subtitle(material), sections=parts, version=__version__
+        page.render(
+            title=title(material), subtitle=subtitle(material), sections=parts, version=__version__, files=True
         ).encode(),
     )
     for old in before - set(files):  # there was more or less to say; no page refers to them any more
@@ -89,7 +89,7 @@ def _written_before(out: Path) -> set[str]:
     return set()
 
 
-def _template() -> Any:
+def template() -> Any:
     try:
         import jinja2
     except ImportError as error:
