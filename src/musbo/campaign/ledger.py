@@ -194,6 +194,12 @@ class Ledger:
     def _checkpoint_row(self) -> tuple[float, int, str] | None:
         return self._database.execute("SELECT time, deployment, payload FROM checkpoint").fetchone()
 
+    def head(self) -> str:
+        """The hash of the newest event, which stands for all events before it."""
+        with self._explained(), self._reading():
+            self.events()  # refuses a chain that was changed
+            return self._seal().chain
+
     def status(self) -> Status:
         """Where the campaign stands."""
         with self._explained(), self._reading():
