@@ -23,7 +23,8 @@ import struct
 import time as clocks
 import zipfile
 import zlib
-from typing import Any, Callable, Optional, Sequence, Union
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -47,7 +48,9 @@ NOT_FINITE, STALE, LATE, OUTSIDE, LATCHED, UNRECORDED = range(1, 7)
 TERMINATED, TRUNCATED, CLOSING, SHADOW, FALLBACK_FAILED = 1, 2, 4, 8, 16
 """Bits of the flags of a record."""
 
-Action = Union[Sequence[float], np.ndarray]
+Number = Union[int, float]
+Action = Union[Sequence[Number], np.ndarray]
+Place = Union[str, "os.PathLike[str]"]
 Fallback = Union[Callable[[np.ndarray], Action], Action]
 
 
@@ -130,7 +133,7 @@ def _require_limits(limits: dict[str, Any], usual: dict[str, Any], source: str) 
         raise FieldError(f"{source}: the constant fallback must lie within low and high.")
 
 
-def _number(value: Any, key: str, source: str) -> float:
+def _number(value: Any, key: str, source: str) -> Number:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_finite(value):
         raise FieldError(f"{source}: {key} must be a finite number, not {str(value)[:60]}.")
     return value
@@ -143,7 +146,7 @@ def _numbers(value: Any, size: int, key: str, source: str) -> list[float]:
     return [float(_number(one, key, source)) for one in values]
 
 
-def _is_finite(value: float) -> bool:
+def _is_finite(value: Number) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:  # a whole number that no float can hold
@@ -156,7 +159,7 @@ def _is_finite(value: float) -> bool:
 class Bundle:
     """The files of a bundle, checked: nothing is unpickled, unpacked to disk or executed."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = os.fspath(place)
         files = _read_files(self.place)
         self.id = _require_checksums(files, self.place)
@@ -355,7 +358,9 @@ class MlpPolicy:
 class SupportPolicy:
     """The best, by Q, of some actions that the data support (BCQ)."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], frame: Frame, activation: str, reach: float, critic: str) -> None:
+    def __init__(
+        self, arrays: dict[str, np.ndarray], frame: Frame, activation: str, reach: Number, critic: str
+    ) -> None:
         self.frame, self.reach = frame, np.float32(reach)
         self.decoder = Network(arrays, "policy.decoder", activation)
         self.nudge = Network(arrays, "policy.nudge", activation)
@@ -484,7 +489,7 @@ FIXED = "<QdIIBBHff"
 class Recorder:
     """Appends records of one width to a file, each with a checksum and on the disk before the next one begins."""
 
-    def __init__(self, path: str, header: dict[str, Any]) -> None:
+    def __init__(self, path: Place, header: dict[str, Any]) -> None:
         self.path = os.fspath(path)
         self.obs_size, self.act_size = len(header["obs"]), len(header["act"])
         self.width = struct.calcsize(FIXED) + 4 * (self.obs_size + 3 * self.act_size) + 4
@@ -551,7 +556,7 @@ class Recorder:
 
     def append(
         self,
-        time: float,
+        time: Number,
         episode: int,
         step: int,
         obs: np.ndarray,
@@ -562,8 +567,8 @@ class Recorder:
         source: int = 0,
         flags: int = 0,
         reason: int = 0,
-        reward: float = math.nan,
-        zeta: float = 0.0,
+        reward: Number = math.nan,
+        zeta: Number = 0.0,
     ) -> None:
         """One record. After an OSError (a full disk, say) the same place is written again by the next one."""
         fixed = struct.pack(FIXED, self.count, time, episode, step, source, flags, reason, reward, zeta)
@@ -600,16 +605,16 @@ class Runtime:
 
     def __init__(
         self,
-        bundle: str,
+        bundle: Place,
         *,
         fallback: Optional[Fallback] = None,
-        limits: Optional[str] = None,
-        record: Optional[str] = None,
+        limits: Optional[Place] = None,
+        record: Optional[Place] = None,
         machine: str = "",
         explore: Optional[bool] = None,
         shadow: bool = False,
         seed: Optional[int] = None,
-        clock: Optional[Callable[[], float]] = None,
+        clock: Optional[Callable[[], Number]] = None,
     ) -> None:
         self.bundle = Bundle(bundle)
         manifest = self.bundle.manifest
@@ -633,7 +638,7 @@ class Runtime:
         self._source, self._joining = "policy", False
         self.fallbacks, self.spent, self.latched = 0, 0.0, ""
         self.reason, self.commanded = "", np.full(self._act_size, np.nan, np.float32)
-        folder = bundle if os.path.isdir(bundle) else os.path.dirname(bundle)
+        folder = bundle if os.path.isdir(bundle) else os.path.dirname(os.fspath(bundle))
         self._latch_path = os.path.join(folder, LATCH)
         if os.path.exists(self._latch_path):
             self.latched = "it was latched when it last ran"
@@ -685,9 +690,9 @@ class Runtime:
         self,
         observation: Action,
         *,
-        time: Optional[float] = None,
-        reward: Optional[float] = None,
-        cost: float = 0.0,
+        time: Optional[Number] = None,
+        reward: Optional[Number] = None,
+        cost: Number = 0.0,
     ) -> Optional[np.ndarray]:
         """The action for an observation, to be executed now; None in shadow mode.
 
@@ -744,7 +749,7 @@ class Runtime:
         self._previous = done
 
     def end(
-        self, observation: Optional[Action] = None, *, terminated: bool = False, reward: Optional[float] = None
+        self, observation: Optional[Action] = None, *, terminated: bool = False, reward: Optional[Number] = None
     ) -> None:
         """The episode is over. `observation` is what the last action led to: without it, that action teaches nothing.
 
@@ -794,7 +799,7 @@ class Runtime:
             raise FieldError(f"an action is {self._act_size} finite numbers.")
         return found
 
-    def _reason(self, seen: np.ndarray, mean: np.ndarray, now: float, tick: float, time: Optional[float]) -> int:
+    def _reason(self, seen: np.ndarray, mean: np.ndarray, now: Number, tick: Number, time: Optional[Number]) -> int:
         """Why the fallback has to steer; 0 if it has not."""
         reason = self._doubt(seen, mean, now, tick, time)
         if reason:
@@ -805,7 +810,7 @@ class Runtime:
             self._latch(f"a cost of {self.spent:g}, above the budget of {self.limits['cost']:g}")
         return reason or (LATCHED if self.latched else 0)
 
-    def _doubt(self, seen: np.ndarray, mean: np.ndarray, now: float, tick: float, time: Optional[float]) -> int:
+    def _doubt(self, seen: np.ndarray, mean: np.ndarray, now: Number, tick: Number, time: Optional[Number]) -> int:
         limits = self.limits
         if not (np.isfinite(seen).all() and np.isfinite(mean).all()):
             return NOT_FINITE
@@ -853,7 +858,7 @@ class Runtime:
             self._joining = False
         return limited, not np.array_equal(limited, wanted)
 
-    def _finish(self, reward: Optional[float]) -> None:
+    def _finish(self, reward: Optional[Number]) -> None:
         if self._pending is None:
             return
         step, self._pending = self._pending.values, None
@@ -873,7 +878,7 @@ class Runtime:
             self._failed = True
 
 
-def read_limits(path: str) -> Any:
+def read_limits(path: Place) -> Any:
     """Limits from a .json file, or from a .toml file where Python is 3.11 or newer."""
     name = os.fspath(path)
     try:

@@ -101,7 +101,7 @@ def _sound(records: np.ndarray, data: memoryview, width: int, source: str) -> np
         records, wrong = records[:-1], []
     if wrong:
         raise UserError(
-            f"{source} is damaged: the checksum of {len(wrong)} records differs, first of record {wrong[0]}; copy it again."
+            f"{source} is damaged: {len(wrong)} records have a wrong checksum, first record {wrong[0]}; copy it again."
         )
     if not np.array_equal(records["number"], np.arange(len(records))):
         raise UserError(f"{source} is damaged: its records are not numbered from 0; copy it again.")
