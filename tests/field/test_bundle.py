@@ -318,7 +318,7 @@ def test_arrays_of_objects_bombs_and_strange_headers_are_refused(sound: dict[str
     objects = io.BytesIO()
     np.savez(objects, **{"frame.mean": np.array([{}], object)}, allow_pickle=True)
     compressed = io.BytesIO()
-    np.savez_compressed(compressed, **{"frame.mean": np.zeros(10_000_000, np.float32)})
+    np.savez_compressed(compressed, mean=np.zeros(10_000_000, np.float32))
     huge = io.BytesIO()
     with zipfile.ZipFile(huge, "w") as archive:
         head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
