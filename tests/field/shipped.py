@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from musbo.data.scaling import Normaliser, Scaling
-from musbo.field.bundle import About, Contents, Seen, contents
+from musbo.field.bundle import About, Columns, Contents, Seen, contents
 from musbo.learning.explore import Plain, Seeking
 from musbo.models.actor import SampleActor, SharedActor
 from musbo.models.frame import Frame
@@ -23,7 +23,9 @@ from musbo.tasks.task import Task
 OBS, ACT = 5, 3
 TASK = Task("mill", OBS, ACT, (-1.0, 0.0, -200.0), (1.0, 4.0, 300.0), 100, reward=lambda s, a, n: jnp.sum(n))
 NORMALISER = Normaliser(jnp.array([0.0, 3.0, -40.0, 1.0, 0.5]), jnp.array([1.0, 0.2, 15.0, 3.0, 0.01]))
-ABOUT = About("mill", 100, 2, "0" * 64, {"musbo": "test"}, explores=True)
+NAMES = Columns(("torque", "feed", "pitch", "load", "gap"), ("N m", "m/s", "", "t", "mm"))
+ACTS = Columns(("speed", "valve", "lift"), ("1/s", "", "mm"))
+ABOUT = About("mill", NAMES, ACTS, 100, 2, "0" * 64, {"musbo": "test"}, explores=True)
 
 
 def observations(n: int, seed: int = 0) -> np.ndarray:

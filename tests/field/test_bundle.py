@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import io
+import json
 import shutil
 import struct
 import subprocess
@@ -28,7 +29,7 @@ from musbo.learning.explore import Plain, Seeking
 from musbo.models.actor import uniform
 from musbo.models.labeler import doubt
 from tests.field import shipped
-from tests.field.shipped import ACT, OBS, TASK
+from tests.field.shipped import ACT, NAMES, OBS, TASK
 
 N = 10_000
 POLICIES = {
@@ -171,6 +172,14 @@ def test_a_bundle_is_a_function_of_the_policy():
     one, other = (shipped.made(*shipped.actors()["seeking"]) for _ in range(2))
     assert one.files == other.files and one.id == other.id and zip_bytes(one.files) == zip_bytes(other.files)
     assert shipped.made(*shipped.actors()["plain"]).id != one.id
+
+
+def test_names_and_units_are_those_of_the_task():
+    files = shipped.made(shipped.squashed()).files
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["observation"] == {"names": list(NAMES.names), "units": list(NAMES.units)}
+    assert manifest["action"]["names"] == ["speed", "valve", "lift"] and manifest["action"]["high"] == [1, 4, 300]
+    assert b"| lift | mm | -200 to 300 |" in files["README.md"] and b"no safety function" in files["README.md"]
 
 
 def test_sha256sum_agrees(tmp_path: Path):

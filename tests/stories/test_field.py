@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import musbo
 from musbo.campaign import folders, runner
 from musbo.campaign.bundles import export
-from musbo.campaign.events import Trained
+from musbo.campaign.events import Evaluated, Trained
 from musbo.campaign.news import Completed
 from musbo.cli import main
 from musbo.core.errors import UserError
@@ -101,15 +102,21 @@ def test_an_unfinished_run_explores(run: Path, tmp_path: Path, capsys: pytest.Ca
     folder = tmp_path / "half"
     folders.create(folder, tiny.settings())
 
-    def stop(news: object) -> None:
-        if isinstance(news, Completed) and isinstance(news.what, Trained):
-            raise KeyboardInterrupt
+    def stop(kind: type) -> Callable[[object], None]:
+        def observe(news: object) -> None:
+            if isinstance(news, Completed) and isinstance(news.what, kind):
+                raise KeyboardInterrupt
+
+        return observe
 
     with pytest.raises(UserError, match="has no trained policy yet"):
         export(folder)
     with pytest.raises(KeyboardInterrupt):
-        runner.advance(folder, stop)
+        runner.advance(folder, stop(Trained))
     made = export(folder)
+    with pytest.raises(KeyboardInterrupt):
+        runner.advance(folder, stop(Evaluated))
+    assert export(folder) == made  # the run has gone on, the policy is the same
     assert made.deployment == 1 and made.explores
     manifest = json.loads((made.folder / "manifest.json").read_text())
     assert manifest["explore"]["kind"] == "seeking" and manifest["explore"]["default"]

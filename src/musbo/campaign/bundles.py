@@ -1,6 +1,7 @@
 """Export: the newest policy of a run as a bundle for the field, a folder and a .zip."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from musbo.campaign import folders
+from musbo.campaign.events import Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, STORE, new_place
+from musbo.campaign.settings import task_like
 from musbo.campaign.store import Store
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
@@ -21,10 +23,8 @@ from musbo.core.inside import given, inside
 from musbo.core.plain import plain
 from musbo.core.text import parse_toml, read_text
 from musbo.data.files import batch_from_bytes
-from musbo.field.bundle import About, Contents, Seen, contents, zip_bytes
-from musbo.field.runtime import CHECKSUMS, LARGEST_TEXT, LIMITS
-from musbo.tasks.find import find_task
-from musbo.tasks.task import Task
+from musbo.field.bundle import About, Columns, Contents, Seen, contents, zip_bytes
+from musbo.field.runtime import CHECKSUMS, LIMITS
 
 BUNDLES = "bundles"
 SAMPLE = 100
@@ -59,8 +59,6 @@ def export(
     *,
     out: str | Path | None = None,
     limits: str | Path | Mapping[str, Any] | None = None,
-    task: str | Task | None = None,
-    trust_task: bool = False,
 ) -> Bundle:
     """Write the newest policy of a run, finished or not, as a bundle for the field.
 
@@ -69,9 +67,7 @@ def export(
     """
     keep_compiled()
     run = given(run)
-    said = _limits(limits)
-    found = find_task(task) if isinstance(task, str) else task
-    made, about = _contents(run, said, found, trust_task)
+    made, about = _contents(run, _limits(limits))
     if out is None:
         place = inside(run, BUNDLES, f"deployment-{about.deployment}")
         place.parent.mkdir(exist_ok=True)
@@ -79,10 +75,8 @@ def export(
         place = given(out)
     archive = place.with_name(f"{place.name}.zip")
     _write(place, archive, made)
-    explores = about.explores and not any("will not explore" in note for note in made.notes)
-    return Bundle(
-        place, archive, made.id, about.task, about.deployment, explores, tuple(sorted(made.files)), made.notes
-    )
+    files = tuple(sorted(made.files))
+    return Bundle(place, archive, made.id, about.task, about.deployment, made.explores, files, made.notes)
 
 
 def _limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -94,29 +88,38 @@ def _limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
         raise UserError(f"{limits} cannot be read: {error.strerror}; check the path.") from error
 
 
-def _contents(
-    run: Path, limits: Mapping[str, Any], given_task: Task | None, trust_task: bool
-) -> tuple[Contents, About]:
-    created, task = folders.open_task(run, given_task, trust_task)
+def _contents(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
     with Ledger(run / LEDGER) as ledger:
-        now, head = ledger.status(), ledger.head()
-    if not now.trained:
-        raise UserError(f"{run} has no trained policy yet: continue it with `musbo resume {run}`.")
-    store, d = Store(run / STORE), max(now.trained)
+        now = ledger.status()
+        trainings = [event for event in ledger.events() if isinstance(event.what, Trained)]
+        if not trainings:
+            raise UserError(f"{run} has no trained policy yet: continue it with `musbo resume {run}`.")
+        # Not the newest event: what is exported of a policy stays the same when the run goes on.
+        head = ledger.digest(trainings[-1])
+    store, d, created = Store(run / STORE), trainings[-1].deployment, now.creation
+    shape = created.task
     state = serial.decode(store.get(now.trained[d].state), now.trained[d].state)
     observations = (
-        batch_from_bytes(store.get(item.artefact), item.artefact).obs for _, item in sorted(now.collected.items())
+        batch_from_bytes(store.get(item.artefact), item.artefact).obs
+        for i, item in sorted(now.collected.items())
+        if i <= d
     )
     about = About(
-        task=created.settings.task,
-        episode_steps=task.episode_steps,
+        task=shape.name or created.settings.task,
+        observation=_columns("obs", shape.obs_size, shape.obs_names, shape.obs_units),
+        action=_columns("act", shape.act_size, shape.act_names, shape.act_units),
+        episode_steps=shape.episode_steps,
         deployment=d,
         ledger=head,
         versions=created.versions,
-        explores=len(now.collected) < created.settings.budget,
+        explores=d < created.settings.budget,
     )
-    actor = created.settings.method.actor(task, state)
+    actor = created.settings.method.actor(task_like(created.settings.task, shape), state)
     return contents(state.policy, actor, _seen(observations), about, limits), about
+
+
+def _columns(prefix: str, size: int, names: tuple[str, ...], units: tuple[str, ...]) -> Columns:
+    return Columns(names or tuple(f"{prefix}_{i}" for i in range(size)), units or ("",) * size)
 
 
 def _seen(observations: Iterator[Float32[np.ndarray, "n obs"]]) -> Seen:
@@ -148,11 +151,14 @@ def _write(folder: Path, archive: Path, made: Contents) -> None:
                 write_whole(place / name, data)
             os.rename(place, folder)
             sync_folder(folder.parent)
-        except OSError as error:
+        except (OSError, UserError) as error:
+            shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, UserError):
+                raise
             raise UserError(f"cannot make {folder}: {error.strerror}; choose another --out.") from error
     # The limits of the folder may have been changed on purpose: they stay, and the archive has them.
     limits = inside(folder, LIMITS)
-    own = limits.read_bytes()[:LARGEST_TEXT] if limits.is_file() else made.files[LIMITS]
+    own = limits.read_bytes() if limits.is_file() else made.files[LIMITS]
     write_whole(archive, zip_bytes({**made.files, LIMITS: own}))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from musbo.cli import _common
 
 ORDER = 45
-HELP = "Write the newest policy of a run as a bundle for the field: numpy runtime, ONNX, C."
+HELP = "Write the newest policy of a run as a bundle for the field: numpy, ONNX, C."
 EXAMPLES = """
   musbo export runs/pendulum-musbo-quick-s0                        to bundles/ inside the run
   musbo export runs/pendulum-musbo-quick-s0 --out to-site --limits limits.toml
@@ -18,17 +18,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _common.add_run(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="a new folder; the archive is written beside it")
     parser.add_argument("--limits", type=Path, metavar="FILE", help="TOML with the limits of the site")
-    _common.add_task(parser)
     _common.add_json(parser)
 
 
 def action(arguments: argparse.Namespace) -> int:
     from musbo.campaign import bundles
 
-    made = bundles.export(
-        arguments.run, out=arguments.out, limits=arguments.limits, task=arguments.task,
-        trust_task=arguments.trust_task,
-    )  # fmt: skip
+    made = bundles.export(arguments.run, out=arguments.out, limits=arguments.limits)
     if arguments.json:
         _common.print_json(made.plain())
         return 0

@@ -20,6 +20,7 @@ from jaxtyping import Float32
 
 from musbo.core.errors import UserError
 from musbo.core.formats import header
+from musbo.core.plain import plain
 from musbo.field import runtime
 from musbo.field.c_header import c_header
 from musbo.field.folded import fold
@@ -51,14 +52,24 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """What the numbers of an observation or an action are, in their order."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class About:
     """What the manifest says of a policy's origin."""
 
     task: str
+    observation: Columns
+    action: Columns
     episode_steps: int
     deployment: int
     ledger: str
-    """Hash of the newest event of the run."""
+    """Hash of the event that the policy was trained, which stands for all events before it."""
     versions: Mapping[str, str]
     explores: bool
     """Whether the runtime explores unless it is told otherwise: while deployments are left."""
@@ -69,6 +80,7 @@ class Contents:
     """The files of a bundle by name, and what is not in it."""
 
     files: dict[str, bytes]
+    explores: bool
     notes: tuple[str, ...]
 
     @property
@@ -101,8 +113,8 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
         "deployment": about.deployment,
         "ledger": about.ledger,
         "verdict": None,
-        "observation": _columns("obs", frame.normaliser.mean.shape[0]),
-        "action": {**_columns("act", len(low)), "low": low.tolist(), "high": high.tolist()},
+        "observation": plain(about.observation),
+        "action": {**plain(about.action), "low": low.tolist(), "high": high.tolist()},
         "interval": None,
         "episode_steps": about.episode_steps,
         "policy": said,
@@ -122,7 +134,7 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
     files |= forms
     files["README.md"] = readme(manifest, tuple(forms), notes).encode()
     files[runtime.CHECKSUMS] = checksums(files)
-    return Contents(files, notes)
+    return Contents(files, explore["default"], notes)
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:
@@ -155,10 +167,6 @@ def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
 
 def _text(value: Any) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode()
-
-
-def _columns(prefix: str, size: int) -> dict[str, Any]:
-    return {"names": [f"{prefix}_{i}" for i in range(size)], "units": [""] * size}
 
 
 # The policy and who explores around it
