@@ -345,6 +345,10 @@ def test_archives_of_other_things_are_refused(sound: dict[str, bytes], tmp_path:
         bad.write_bytes(zip_bytes({**sound, name: b"x"}))
         with pytest.raises(FieldError, match="holds files that no bundle has"):
             Runtime(str(bad), fallback=[0, 1, 0])
+    bad.write_bytes(zip_bytes({**sound, "README.md": bytes(runtime.LARGEST)}))
+    assert bad.stat().st_size < 1_000_000
+    with pytest.raises(FieldError, match="packed in a way that no bundle is"):
+        Runtime(str(bad), fallback=[0, 1, 0])
     data = bytearray(zip_bytes(sound))
     at = data.index(b"PK\x01\x02") + 24  # the size of the first member, as the directory says it
     data[at : at + 4] = struct.pack("<I", 4_000_000_000)

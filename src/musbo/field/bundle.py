@@ -207,7 +207,8 @@ def _explore(actor: Actor) -> tuple[dict[str, Any], dict[str, Any], str]:
     if isinstance(actor, SampleActor):
         return {"kind": "sample"}, {}, ""
     if isinstance(actor, SharedActor):
-        return {"kind": "shared"}, _network(actor.challenger.network, "challenger"), ""
+        network = actor.challenger.network
+        return {"kind": "shared", "activation": network.activation}, _network(network, "challenger"), ""
     if isinstance(actor, SeekingActor) and not actor.needs_oracle and not actor.settings.pooled:
         said, arrays = _seeking(actor)
         return said, arrays, ""

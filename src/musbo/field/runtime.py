@@ -35,8 +35,8 @@ OPTIONAL = ("policy.onnx", "policy.h")
 LIMITS = "limits.json"
 """In the hands of the site, so no checksum covers it."""
 LATCH = "latched.json"
-LARGEST_FILE = 500_000_000
-"""Bytes of one file of a bundle."""
+LARGEST = 200_000_000
+"""Bytes of all files of a bundle."""
 LARGEST_TEXT = 1_000_000
 TOLERANCE = 1e-4
 """How far the policy may be from its golden actions, as a share of the half-range: machines round differently."""
@@ -181,7 +181,7 @@ def _read_files(place: str) -> dict[str, bytes]:
                 if os.path.islink(path):
                     raise FieldError(f"{path} is a link: copy the whole bundle again.")
                 if os.path.isfile(path):
-                    if os.path.getsize(path) > LARGEST_FILE:
+                    if os.path.getsize(path) > LARGEST:
                         raise FieldError(f"{path} is larger than any file of a bundle: copy the whole bundle again.")
                     with open(path, "rb") as file:
                         found[name] = file.read()
@@ -191,7 +191,8 @@ def _read_files(place: str) -> dict[str, bytes]:
             names = [member.filename for member in members]
             if len(set(names)) != len(names) or not set(names) <= set(known):
                 raise FieldError(f"{place} holds files that no bundle has: copy the bundle again.")
-            if any(member.compress_type not in (0, 8) or member.file_size > LARGEST_FILE for member in members):
+            kinds = {member.compress_type for member in members}
+            if not kinds <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} or sum(m.file_size for m in members) > LARGEST:
                 raise FieldError(f"{place} is packed in a way that no bundle is: copy the bundle again.")
             return {member.filename: _unpack(archive, member) for member in members}
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
@@ -432,7 +433,7 @@ class Mind:
             raise FieldError(f"this runtime knows no exploration {self.kind[:30]!r}: use the runtime.py of the bundle.")
         self.labeler = Labeler(arrays, explore["activation"]) if self.kind == "seeking" else None
         if self.kind == "shared":
-            self.challenger = MlpPolicy(arrays, frame, said["activation"], "challenger")
+            self.challenger = MlpPolicy(arrays, frame, explore["activation"], "challenger")
 
     def check(self, golden: dict[str, np.ndarray]) -> None:
         """Compare with what the trainer computed."""
@@ -829,6 +830,8 @@ class Runtime:
         try:  # it outlives this process
             with open(self._latch_path, "w", encoding="utf-8") as file:
                 json.dump({"why": why, "time": self._now()}, file)
+                file.flush()
+                os.fsync(file.fileno())
         except OSError:
             pass  # a folder that cannot be written: the latch holds until the process ends
 

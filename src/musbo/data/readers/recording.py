@@ -6,7 +6,8 @@ else is refused.
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def open_recording(path: Path, source: str) -> Table:
     columns = _columns(header, records)
 
     def read(chosen: Sequence[str]) -> pa.Table:
-        return pa.table({name: columns[name] for name in chosen})
+        return pa.table({name: columns[name]() for name in chosen})
 
     return Table(source, tuple(columns), read)
 
@@ -94,12 +95,11 @@ def _record(obs: int, act: int) -> np.dtype:
 
 def _sound(records: np.ndarray, data: memoryview, width: int, source: str) -> np.ndarray:
     """The records without a damaged last one; refused where another is damaged."""
-    said = records["checksum"].tolist()
-    found = [zlib.crc32(data[i * width : (i + 1) * width - 4]) for i in range(len(records))]
-    wrong = [i for i, (a, b) in enumerate(zip(said, found, strict=True)) if a != b]
-    if wrong == [len(records) - 1]:
-        records, wrong = records[:-1], []
-    if wrong:
+    each = (zlib.crc32(data[i * width : (i + 1) * width - 4]) for i in range(len(records)))
+    wrong = np.flatnonzero(np.fromiter(each, np.uint32, len(records)) != records["checksum"])
+    if wrong.tolist() == [len(records) - 1]:
+        records, wrong = records[:-1], wrong[:0]
+    if len(wrong):
         raise UserError(
             f"{source} is damaged: {len(wrong)} records have a wrong checksum, first record {wrong[0]}; copy it again."
         )
@@ -112,8 +112,11 @@ def _sound(records: np.ndarray, data: memoryview, width: int, source: str) -> np
     return records
 
 
-def _columns(header: dict[str, Any], records: np.ndarray) -> dict[str, Any]:
-    """All columns; rows whose observation is no number are left out, since nothing can be learned from them."""
+def _columns(header: dict[str, Any], records: np.ndarray) -> dict[str, Callable[[], Any]]:
+    """All columns, each made when it is asked for.
+
+    Rows whose observation is no number are left out, since nothing can be learned from them.
+    """
     seen = np.asarray(np.isfinite(records["obs"]).all(axis=1))
     acted = np.asarray(np.isfinite(records["executed"]).all(axis=1) & (records["flags"] & CLOSING == 0))
     # A row begins an episode unless it follows the one before it without a gap.
@@ -124,31 +127,45 @@ def _columns(header: dict[str, Any], records: np.ndarray) -> dict[str, Any]:
         & seen[:-1]
         & acted[:-1]
     )
-    kept = records[seen]
-    begins = ~follows[seen]
-    episode = np.cumsum(begins) - 1
-    row = np.arange(len(kept))
-    columns = {f"obs_{i}": column for i, column in enumerate(kept["obs"].T)}
-    # What was executed in a closing row is not known and not asked for: only its observation is used.
-    executed = np.where(acted[seen][:, None], kept["executed"], np.float32(0))
-    columns |= {f"act_{i}": column for i, column in enumerate(executed.T)}
+    kept = records if seen.all() else records[seen]
+    begins, acted = ~follows[seen], acted[seen]
     last = np.append(begins[1:], True)[: len(kept)]
-    if len(kept) and np.isfinite(kept["reward"][~last]).all() and not last.all():
-        columns["reward"] = np.where(last, np.float32(0), kept["reward"])
-    columns["terminated"] = kept["flags"] & TERMINATED > 0
-    columns["truncated"] = (kept["flags"] & TRUNCATED > 0) & ~columns["terminated"]
-    columns["episode"] = episode
-    columns["step"] = row - np.maximum.accumulate(np.where(begins, row, 0)) if len(kept) else row
-    columns["time"] = kept["time"]
-    columns["source"] = np.asarray(SOURCES)[kept["source"]]
-    columns["reason"] = np.asarray(REASONS)[kept["reason"]]
-    columns["shadow"] = kept["flags"] & SHADOW > 0
-    columns["zeta"] = kept["zeta"]
-    for key in ("commanded", "noise"):
-        columns |= {f"{key}_{i}": column for i, column in enumerate(kept[key].T)}
-    columns["machine"] = [str(header.get("machine", ""))] * len(kept)
-    columns["bundle"] = [str(header.get("bundle", ""))] * len(kept)
-    return {
-        name: np.ascontiguousarray(column) if isinstance(column, np.ndarray) else column
-        for name, column in columns.items()
+    row = np.arange(len(kept))
+
+    def flag(bit: int) -> np.ndarray:
+        return kept["flags"] & bit > 0
+
+    def words(codes: np.ndarray, known: Sequence[str]) -> Any:
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(known))
+
+    def same(key: str) -> Any:
+        return words(np.zeros(len(kept)), [str(header.get(key, ""))])
+
+    def each(key: str, name: str) -> dict[str, Callable[[], Any]]:
+        size = records[key].shape[1]
+        return {f"{name}_{i}": lambda i=i: np.ascontiguousarray(kept[key][:, i]) for i in range(size)}
+
+    def executed(i: int) -> np.ndarray:
+        # In a closing row nothing was executed, and nobody asks: only its observation is used.
+        return np.where(acted, kept["executed"][:, i], np.float32(0))
+
+    columns = each("obs", "obs")
+    columns |= {f"act_{i}": partial(executed, i) for i in range(records["executed"].shape[1])}
+    if not last.all() and np.isfinite(kept["reward"][~last]).all():
+        columns["reward"] = lambda: np.where(last, np.float32(0), kept["reward"])
+    return columns | {
+        "terminated": lambda: flag(TERMINATED),
+        "truncated": lambda: flag(TRUNCATED) & ~flag(TERMINATED),
+        "episode": lambda: np.cumsum(begins) - 1,
+        "step": lambda: row - np.maximum.accumulate(np.where(begins, row, 0)),
+        "time": lambda: np.ascontiguousarray(kept["time"]),
+        "source": lambda: words(kept["source"], SOURCES),
+        "reason": lambda: words(kept["reason"], REASONS),
+        "shadow": lambda: flag(SHADOW),
+        "fallback_failed": lambda: flag(FALLBACK_FAILED),
+        "zeta": lambda: np.ascontiguousarray(kept["zeta"]),
+        **each("commanded", "commanded"),
+        **each("noise", "noise"),
+        "machine": lambda: same("machine"),
+        "bundle": lambda: same("bundle"),
     }
