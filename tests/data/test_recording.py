@@ -47,10 +47,10 @@ def head(said: dict[str, Any] = HEADER, version: int = 1) -> bytes:
 
 def record(number: int, episode: int, step: int, obs: list[float], act: float, **more: Any) -> bytes:
     """One record, as the table in docs/formats.md has it."""
-    said = {"time": 0.5 * number, "source": 0, "flags": 0, "reason": 0, "reward": 1.0, "zeta": 0.0} | more
+    said = {"time": 0.5 * number, "source": 0, "flags": 0, "reason": 0, "reward": 1.0, "signal": 0.0} | more
     body = struct.pack("<Q", number) + struct.pack("<d", said["time"]) + struct.pack("<II", episode, step)
     body += struct.pack("<BBH", said["source"], said["flags"], said["reason"])
-    body += struct.pack("<ff", said["reward"], said["zeta"])
+    body += struct.pack("<ff", said["reward"], said["signal"])
     body += struct.pack("<2f", *obs) + struct.pack("<3f", act, act, 0.0)
     assert len(body) + 4 == WIDTH
     return body + struct.pack("<I", zlib.crc32(body))

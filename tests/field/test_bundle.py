@@ -128,7 +128,7 @@ def test_zeta_is_that_of_the_trainer(tmp_path: Path, kind: str):
     has = jnp.ones(300, bool)
     _, zeta = quiet.act(jnp.asarray(next_obs), jax.random.key(0), jnp.asarray(obs), jnp.asarray(act), has)
     after = np.asarray(policy(jnp.asarray(next_obs)))
-    found = [mind._zeta(next_obs[i], after[i], (obs[i], act[i])) for i in range(300)]
+    found = [mind.scale(next_obs[i], after[i], (obs[i], act[i])) for i in range(300)]
     np.testing.assert_allclose(found, zeta, rtol=2e-3)
     assert np.std(np.asarray(zeta)) > 0 or kind == "raw"
 

@@ -26,13 +26,10 @@ from musbo.field.c_header import c_header
 from musbo.field.folded import fold
 from musbo.field.onnx_file import onnx_bytes
 from musbo.field.readme import readme
-from musbo.learning.explore import PlainActor, SeekingActor
-from musbo.models import gaussian
-from musbo.models.actor import Actor, SampleActor, SharedActor
+from musbo.models.actor import Actor, Shippable, Shipped
 from musbo.models.frame import AnyPolicy
 from musbo.models.gaussian import GaussianPolicy
-from musbo.models.labeler import Labeler, doubt, state_targets
-from musbo.models.mlp import MLP, member
+from musbo.models.mlp import member, named_arrays
 from musbo.models.policy import Policy
 from musbo.models.support import SupportPolicy
 
@@ -99,14 +96,17 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
         "frame.half": frame.half_range,
     }
     said, own = _policy(policy)
-    explore, more, why = _explore(actor)
-    golden = _golden(policy, actor, seen.sample, explore["kind"])
+    obs = seen.sample[np.linspace(0, len(seen.sample) - 1, min(GOLDEN, len(seen.sample))).astype(int)]
+    act = np.asarray(jax.jit(lambda x: policy(x))(obs))
+    shipped = Shipped("none", why=f"{type(actor).__name__} is not known to runtime.py")
+    if isinstance(actor, Shippable):
+        shipped = actor.ship(jnp.asarray(obs), jnp.asarray(act))
+    explores = about.explores and shipped.kind != "none"
     usual = runtime.default_limits(low.tolist(), high.tolist(), seen.low.tolist(), seen.high.tolist())
     try:
         merged = runtime.merge_limits(usual, dict(limits), "the limits")
     except runtime.FieldError as error:
         raise UserError(str(error)) from error
-    explore["default"] = about.explores and explore["kind"] != "none"
     manifest = {
         **header(runtime.FORMAT, runtime.VERSION),
         "task": about.task,
@@ -118,23 +118,23 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
         "interval": None,
         "episode_steps": about.episode_steps,
         "policy": said,
-        "explore": explore,
+        "explore": {"kind": shipped.kind, "default": explores, "why": shipped.why, **shipped.numbers},
         "limits": merged,
         "versions": dict(about.versions),
     }
     files = {
         "manifest.json": _text(manifest),
-        "weights.npz": npz_bytes(arrays | own | more),
-        "golden.npz": npz_bytes(golden),
+        "weights.npz": npz_bytes(arrays | own | shipped.arrays),
+        "golden.npz": npz_bytes({"obs": obs, "act": act, **shipped.golden}),
         "runtime.py": Path(runtime.__file__).read_bytes(),
         runtime.LIMITS: _text(merged),
     }
-    forms, missing = _forms(policy, seen.sample, golden["act"], about)
-    notes = tuple(note for note in (missing, why and f"the runtime will not explore: {why}") if note)
+    forms, missing = _forms(policy, obs, act, about)
+    notes = tuple(note for note in (missing, shipped.why and f"the runtime will not explore: {shipped.why}") if note)
     files |= forms
     files["README.md"] = readme(manifest, tuple(forms), notes).encode()
     files[runtime.CHECKSUMS] = checksums(files)
-    return Contents(files, explore["default"], notes)
+    return Contents(files, explores, notes)
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:
@@ -169,30 +169,23 @@ def _text(value: Any) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode()
 
 
-# The policy and who explores around it
-
-
-def _network(mlp: MLP, prefix: str, outputs: int | None = None) -> dict[str, Any]:
-    """The arrays of a network, or of stacked ones; of the last layer only the first `outputs`."""
-    found: dict[str, Any] = {}
-    for i, (weight, bias) in enumerate(zip(mlp.weights, mlp.biases, strict=True)):
-        kept = slice(outputs if i == len(mlp.weights) - 1 else None)
-        found |= {f"{prefix}.w{i}": weight[..., kept], f"{prefix}.b{i}": bias[..., kept]}
-    return found
+# The policy
 
 
 def _policy(policy: AnyPolicy) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the manifest says of a policy, and its arrays."""
     if isinstance(policy, Policy):
-        return {"kind": "mlp", "activation": policy.mlp.activation}, _network(policy.mlp, "policy")
+        return {"kind": "mlp", "activation": policy.mlp.activation}, named_arrays(policy.mlp, "policy")
     if isinstance(policy, GaussianPolicy):
         said = {"kind": "gaussian", "activation": policy.network.activation}
-        return said, _network(policy.network, "policy")
+        return said, named_arrays(policy.network, "policy")
     if isinstance(policy, SupportPolicy):
         critic = member(policy.critics, 0)
         said = {"kind": "support", "activation": policy.support.decoder.activation, "critic": critic.activation}
-        arrays = _network(policy.support.decoder, "policy.decoder") | _network(policy.support.nudge, "policy.nudge")
-        arrays |= _network(critic, "policy.critic") | {"policy.latents": policy.latents}
+        arrays = named_arrays(policy.support.decoder, "policy.decoder") | named_arrays(
+            policy.support.nudge, "policy.nudge"
+        )
+        arrays |= named_arrays(critic, "policy.critic") | {"policy.latents": policy.latents}
         return said | {"reach": float(policy.reach)}, arrays
     raise UserError(
         f"a policy of the kind {type(policy).__name__} cannot be exported: the runtime knows networks only, so train "
@@ -200,66 +193,8 @@ def _policy(policy: AnyPolicy) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _explore(actor: Actor) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """What the manifest says of an actor, its arrays, and why it cannot go into the field, if so."""
-    if isinstance(actor, PlainActor):
-        return {"kind": "plain", "sigma": actor.settings.sigma}, {}, ""
-    if isinstance(actor, SampleActor):
-        return {"kind": "sample"}, {}, ""
-    if isinstance(actor, SharedActor):
-        network = actor.challenger.network
-        return {"kind": "shared", "activation": network.activation}, _network(network, "challenger"), ""
-    if isinstance(actor, SeekingActor) and not actor.needs_oracle and not actor.settings.pooled:
-        said, arrays = _seeking(actor)
-        return said, arrays, ""
-    why = f"{type(actor).__name__} is not known to runtime.py"
-    if isinstance(actor, SeekingActor):
-        why = "zeta is measured in a copy of the simulator" if actor.needs_oracle else "zeta is pooled over lanes"
-    return {"kind": "none", "why": why}, {}, why
-
-
-def _seeking(actor: SeekingActor) -> tuple[dict[str, Any], dict[str, Any]]:
-    settings, judge = actor.settings, actor.labeler
-    levels = judge.levels
-    said = {
-        "kind": "seeking",
-        "sigma": settings.sigma,
-        "zeta": settings.zeta,
-        "zeta_scale": settings.zeta_scale,
-        "zeta_max": settings.zeta_max,
-        "ordinary": float(levels.spread_p95 if settings.zeta == "disagreement" else levels.error_p95),
-        "activation": judge.members.mlp.activation,
-    }
-    return said, _labeler(judge)
-
-
-def _labeler(judge: Labeler) -> dict[str, Any]:
-    scaling = judge.scaling
-    target_mean, target_std = state_targets(scaling)
-    return {
-        **_network(judge.members.mlp, "labeler", len(target_mean)),  # the means; nobody asks for the variances
-        "labeler.mean": jnp.concatenate([scaling.obs_mean, scaling.act_mean]),
-        "labeler.std": jnp.concatenate([scaling.obs_std, scaling.act_std]),
-        "labeler.target_mean": target_mean,
-        "labeler.target_std": target_std,
-    }
-
-
-def _golden(policy: AnyPolicy, actor: Actor, sample: np.ndarray, kind: str) -> dict[str, Any]:
-    """What this machine computes for some observations of the data."""
-    obs = sample[np.linspace(0, len(sample) - 1, min(GOLDEN, len(sample))).astype(int)]
-    act = np.asarray(jax.jit(lambda x: policy(x))(obs))
-    golden = {"obs": obs, "act": act}
-    if isinstance(actor, SeekingActor) and kind == "seeking":
-        golden["doubt"] = np.asarray(doubt(actor.labeler, jnp.asarray(obs), jnp.asarray(act)))
-    if isinstance(policy, GaussianPolicy) and kind in ("sample", "shared"):
-        golden["log_spread"] = np.asarray(gaussian.head(policy.network, policy.frame.see(jnp.asarray(obs)))[1])
-    return golden
-
-
-def _forms(policy: AnyPolicy, sample: np.ndarray, act: np.ndarray, about: About) -> tuple[dict[str, bytes], str]:
+def _forms(policy: AnyPolicy, obs: np.ndarray, act: np.ndarray, about: About) -> tuple[dict[str, bytes], str]:
     """The policy as ONNX and C, or why it is not there."""
-    obs = sample[np.linspace(0, len(sample) - 1, min(GOLDEN, len(sample))).astype(int)]
     try:
         folded = fold(policy)
     except UserError as error:

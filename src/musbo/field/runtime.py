@@ -453,26 +453,27 @@ class Mind:
     def noise(
         self, obs: np.ndarray, mean: np.ndarray, random: np.random.Generator, last: Any, episode: int
     ) -> tuple[np.ndarray, float]:
-        """What is added to the policy's action, in units of the action, and zeta."""
+        """What is added to the policy's action, in units of the action, and its signal."""
         if self.kind == "plain":
             return self.half * np.float32(self.explore["sigma"]) * _normal(random, mean.shape), 0.0
         if self.kind == "seeking":
             first = self.half * np.float32(self.explore["sigma"]) * _normal(random, mean.shape)
-            zeta = self._zeta(obs, np.clip(mean + first, self.low, self.high), last)
-            return first + self.half * np.float32(zeta) * _normal(random, mean.shape), zeta
-        chosen = self.challenger if self.kind == "shared" and episode % 4 == 1 else self.policy
+            size = self.scale(obs, np.clip(mean + first, self.low, self.high), last)
+            return first + self.half * np.float32(size) * _normal(random, mean.shape), size
+        chosen = self.challenger if self.kind == "shared" and episode % self.explore["every"] == 1 else self.policy
         return chosen.draw(obs[None], random)[0] - mean, 0.0
 
-    def _zeta(self, obs: np.ndarray, tentative: np.ndarray, last: Any) -> float:
+    def scale(self, obs: np.ndarray, tentative: np.ndarray, last: Any) -> float:
+        """The size of the noise that seeks doubt, as a share of the half-range."""
         assert self.labeler is not None
-        if self.explore["zeta"] == "lagged":
+        if self.explore["lagged"]:
             distance = float(self.labeler.error(last[0][None], last[1][None], obs[None])[0]) if last else 0.0
         else:
             distance = float(self.labeler.doubt(obs[None], tentative[None])[0])
-        cap = self.explore["zeta_max"]
-        if self.explore["zeta_scale"] == "raw":
-            return distance if cap is None else min(distance, cap)
-        return float(cap * min(1.0, distance / max(self.explore["ordinary"], 1e-12)))
+        largest = self.explore["largest"]
+        if self.explore["relative"]:
+            return float(largest * min(1.0, distance / max(self.explore["ordinary"], 1e-12)))
+        return distance if largest is None else min(distance, largest)
 
 
 def _normal(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -484,7 +485,7 @@ def _normal(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 MAGIC = b"MUSBOREC"
 RECORDING_VERSION = 1
 FIXED = "<QdIIBBHff"
-"""number, time, episode, step, source, flags, reason, reward, zeta; then obs, commanded, executed, noise, checksum."""
+"""number, time, episode, step, source, flags, reason, reward, signal; then obs, commanded, executed, noise, CRC."""
 
 
 class Recorder:
@@ -569,10 +570,10 @@ class Recorder:
         flags: int = 0,
         reason: int = 0,
         reward: Number = math.nan,
-        zeta: Number = 0.0,
+        signal: Number = 0.0,
     ) -> None:
         """One record. After an OSError (a full disk, say) the same place is written again by the next one."""
-        fixed = struct.pack(FIXED, self.count, time, episode, step, source, flags, reason, reward, zeta)
+        fixed = struct.pack(FIXED, self.count, time, episode, step, source, flags, reason, reward, signal)
         numbers = np.concatenate([obs, commanded, executed, noise]).astype("<f4").tobytes()
         body = fixed + numbers
         if len(body) + 4 != self.width:
@@ -710,13 +711,13 @@ class Runtime:
         mean = self._mind.policy(seen[None])[0] if finite else np.full(self._act_size, np.nan, np.float32)
         reason = self._reason(seen, mean, now, tick, time)
         drawn = used = np.zeros(self._act_size, np.float32)
-        zeta, flags = 0.0, SHADOW * self.shadow
+        signal, flags = 0.0, SHADOW * self.shadow
         if reason:
             wanted, failed = self._fall_back(seen)
             flags |= FALLBACK_FAILED * failed
         else:
             if self._explore:
-                drawn, zeta = self._mind.noise(seen, mean, self._random, self._last, self._episode)
+                drawn, signal = self._mind.noise(seen, mean, self._random, self._last, self._episode)
                 cap = self.limits["noise"]
                 used = drawn if cap is None else np.clip(drawn, -np.float32(cap), np.float32(cap))
             wanted = np.clip(mean + used, self._mind.low, self._mind.high)
@@ -733,7 +734,7 @@ class Runtime:
             source=source,
             flags=flags,
             reason=reason,
-            zeta=zeta,
+            signal=signal,
         )
         if not self.shadow:
             self._previous = commanded
