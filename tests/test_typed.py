@@ -12,6 +12,8 @@ EDGE = {
     "campaign/settings.py": "reads the fields of an older version",
     "algorithms/former_metrics.py": "reads the metrics of older formats",
     "cluster/study.py": "reads TOML",
+    "field/runtime.py": "reads manifests and limits, without musbo",
+    "field/readme.py": "prints a manifest",
 }
 """The files where JSON and TOML become values."""
 

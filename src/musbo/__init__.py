@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from musbo.campaign.api import load_policy as load_policy
     from musbo.campaign.api import resume as resume
     from musbo.campaign.api import run as run
+    from musbo.campaign.bundles import Bundle as Bundle
+    from musbo.campaign.bundles import export as export
     from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
     from musbo.campaign.summary import Summary as Summary
     from musbo.cluster.api import study as study
@@ -53,6 +55,8 @@ _PLACES = {
     "load_policy": "musbo.campaign.api",
     "resume": "musbo.campaign.api",
     "run": "musbo.campaign.api",
+    "Bundle": "musbo.campaign.bundles",
+    "export": "musbo.campaign.bundles",
     "Summary": "musbo.campaign.summary",
     "study": "musbo.cluster.api",
     "Caution": "musbo.core.diagnostics",

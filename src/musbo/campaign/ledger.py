@@ -194,6 +194,12 @@ class Ledger:
     def _checkpoint_row(self) -> tuple[float, int, str] | None:
         return self._database.execute("SELECT time, deployment, payload FROM checkpoint").fetchone()
 
+    def digest(self, event: Event) -> str:
+        """The hash of an event, which stands for all events before it too."""
+        with self._explained(), self._reading():
+            self.events()  # refuses a chain that was changed
+            return self._database.execute("SELECT digest FROM events WHERE id = ?", (event.id,)).fetchone()[0]
+
     def status(self) -> Status:
         """Where the campaign stands."""
         with self._explained(), self._reading():

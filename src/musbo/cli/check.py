@@ -25,7 +25,9 @@ SHOWN = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="logs: .csv, .parquet, .npz, .hdf5 or minari:NAME")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="logs: .csv, .parquet, .npz, .hdf5, .musbo or minari:NAME"
+    )
     parser.add_argument("--mapping", type=Path, metavar="FILE", help="TOML that says what the columns mean")
     parser.add_argument("--task", metavar="TASK", help="the task that they are for: its bounds and sizes are checked")
     parser.add_argument(

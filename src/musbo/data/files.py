@@ -80,8 +80,8 @@ def read_batch(path: Path | str, mapping: Mapping | Path | str | None = None) ->
 def read_logs(path: Path | str, mapping: Mapping | Path | str | None = None) -> Logs:
     """Transitions from a file, or from `minari:NAME`. They are not yet checked: see `checks.require_sound`.
 
-    Formats: .csv, .tsv, .parquet, .npz, .hdf5 and .h5. `mapping` says what the columns mean, as a Mapping or the path
-    of a TOML file; without it, the columns have to be called as musbo or D4RL calls them.
+    Formats: .csv, .tsv, .parquet, .npz, .hdf5, .h5, and .musbo for recordings. `mapping` says what the columns mean, as
+    a Mapping or the path of a TOML file; without it, the columns have to be called as musbo or D4RL calls them.
     """
     return _read(open_table(path), read_mapping(mapping) if isinstance(mapping, str | Path) else mapping)
 

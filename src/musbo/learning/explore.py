@@ -20,8 +20,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from musbo.core.diagnostics import NOTHING, Caution, Diagnostic, Findings, quantiles
 from musbo.core.errors import UserError
 from musbo.core.registry import stored
-from musbo.models.actor import Act, Actor, Obs, Signal
-from musbo.models.labeler import Labeler, doubt, member_means
+from musbo.models.actor import Act, Actor, Obs, Shipped, Signal
+from musbo.models.dynamics import stacked_inputs
+from musbo.models.labeler import Labeler, doubt, member_means, state_targets
+from musbo.models.mlp import named_arrays
 from musbo.models.policy import Policy
 
 AT_CAP = 0.5
@@ -100,6 +102,9 @@ class PlainActor(eqx.Module):
     def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
         return NOTHING
 
+    def ship(self, obs: Obs, act: Act) -> Shipped:
+        return Shipped("plain", {"sigma": self.settings.sigma})
+
 
 class SeekingActor(eqx.Module):
     """Eq. 16. The signal is zeta, as a share of the action half-range."""
@@ -144,6 +149,32 @@ class SeekingActor(eqx.Module):
         at_cap = float(np.mean(signal >= cap * (1 - 1e-6))) if cap else 0.0
         tenths = [float(q) for q in np.quantile(signal, [0.1, 0.5, 0.9])]
         return seeking_findings(tenths, at_cap, alone if self.settings.pooled else 0.0)
+
+    def ship(self, obs: Obs, act: Act) -> Shipped:
+        settings, judge = self.settings, self.labeler
+        if settings.zeta == "oracle":
+            return Shipped("none", why="zeta is measured in a copy of the simulator")
+        if settings.pooled:
+            return Shipped("none", why="zeta is pooled over lanes")
+        lagged = settings.zeta == "lagged"
+        numbers = {
+            "sigma": settings.sigma,
+            "lagged": lagged,
+            "relative": settings.zeta_scale == "relative",
+            "largest": settings.zeta_max,
+            "ordinary": float(judge.levels.error_p95 if lagged else judge.levels.spread_p95),
+            "activation": judge.members.mlp.activation,
+        }
+        mean, std = stacked_inputs(judge.scaling)
+        target_mean, target_std = state_targets(judge.scaling)
+        arrays = {
+            **named_arrays(judge.members.mlp, "labeler", len(target_mean)),  # the means: nobody asks for the variances
+            "labeler.mean": mean,
+            "labeler.std": std,
+            "labeler.target_mean": target_mean,
+            "labeler.target_std": target_std,
+        }
+        return Shipped("seeking", numbers, arrays, {"doubt": doubt(judge, obs, act)})
 
 
 def seeking_findings(zeta: list[float] | None, at_cap: float | None, alone: float) -> Findings:

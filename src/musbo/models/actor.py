@@ -4,8 +4,8 @@ Beside an action it gives a number, its signal: how far it explores there, say. 
 findings tell. Actors that explore around a policy are made by `learning/explore.py`.
 """
 
-from dataclasses import replace
-from typing import Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from musbo.core.diagnostics import NOTHING, Diagnostic, Findings
-from musbo.models.gaussian import GaussianPolicy
+from musbo.models.gaussian import GaussianPolicy, head
+from musbo.models.mlp import named_arrays
 from musbo.models.support import SupportPolicy
 from musbo.tasks.task import Task
 
@@ -42,6 +43,31 @@ class Actor(Protocol):
 
     def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
         """What the signals of a batch show; `alone` is the share of its steps whose lane was the only one in step."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Shipped:
+    """How an actor explores in the field, for the runtime there."""
+
+    kind: str
+    """One that the runtime knows; `none` where it cannot explore there."""
+    numbers: dict[str, Any] = field(default_factory=dict)
+    """Settings of that kind."""
+    arrays: dict[str, Array] = field(default_factory=dict)
+    """Its networks."""
+    golden: dict[str, Array] = field(default_factory=dict)
+    """What it computes for some observations and actions, for the runtime to compare with."""
+    why: str = ""
+    """Why it cannot explore in the field."""
+
+
+@runtime_checkable
+class Shippable(Protocol):
+    """An actor that the runtime in the field can stand in for."""
+
+    def ship(self, obs: Obs, act: Act) -> Shipped:
+        """What goes into a bundle; the golden values are those of `obs` and the policy's own actions there."""
         ...
 
 
@@ -120,6 +146,9 @@ class SampleActor(eqx.Module):
     def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
         return NOTHING
 
+    def ship(self, obs: Obs, act: Act) -> Shipped:
+        return Shipped("sample", golden=_spread(self.policy, obs))
+
 
 EVERY = 4  # one lane of so many is the challenger's
 
@@ -144,6 +173,18 @@ class SharedActor(eqx.Module):
     def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
         about = "Share of the batch that the challenger collected."
         return Findings((Diagnostic("challenged", float(np.mean(signal)), "challenger's share", about, percent=True),))
+
+    def ship(self, obs: Obs, act: Act) -> Shipped:
+        """In the field episodes take the place of lanes."""
+        network = self.challenger.network
+        numbers = {"activation": network.activation, "every": EVERY}
+        return Shipped("shared", numbers, named_arrays(network, "challenger"), _spread(self.leader, obs))
+
+
+def _spread(policy: GaussianPolicy | SupportPolicy, obs: Obs) -> dict[str, Array]:
+    if not isinstance(policy, GaussianPolicy):
+        return {}
+    return {"log_spread": head(policy.network, policy.frame.see(obs))[1]}
 
 
 def for_lanes(actor: Actor, lanes: Int[np.ndarray, " b"]) -> Actor:

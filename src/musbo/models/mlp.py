@@ -69,6 +69,15 @@ def count(members: object) -> int:
     return jax.tree.leaves(members)[0].shape[0]
 
 
+def named_arrays(mlp: MLP, prefix: str, outputs: int | None = None) -> dict[str, Array]:
+    """Weights and biases by name, of one network or of stacked ones; of the last layer only the first `outputs`."""
+    found: dict[str, Array] = {}
+    for i, (weight, bias) in enumerate(zip(mlp.weights, mlp.biases, strict=True)):
+        kept = slice(outputs if i == len(mlp.weights) - 1 else None)
+        found |= {f"{prefix}.w{i}": weight[..., kept], f"{prefix}.b{i}": bias[..., kept]}
+    return found
+
+
 def rescale_inputs(
     mlp: MLP,
     mean: tuple[Float[Array, " in"], Float[Array, " in"]],

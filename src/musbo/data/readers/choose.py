@@ -10,12 +10,14 @@ from musbo.data.readers.hdf5 import open_hdf5
 from musbo.data.readers.minari_sets import open_minari
 from musbo.data.readers.npz import open_npz
 from musbo.data.readers.parquet import open_parquet
+from musbo.data.readers.recording import open_recording
 from musbo.data.readers.table import Table
 
 MINARI = "minari:"
 PARQUET = b"PAR1"
 _BY_ENDING = {
     ".csv": open_csv, ".tsv": open_csv, ".txt": open_csv, ".npz": open_npz, ".hdf5": open_hdf5, ".h5": open_hdf5,
+    ".musbo": open_recording,
 }  # fmt: skip
 
 

@@ -1,0 +1,172 @@
+"""Export: the newest policy of a run as a bundle for the field, a folder and a .zip."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from musbo.campaign.events import Trained
+from musbo.campaign.ledger import Ledger
+from musbo.campaign.places import LEDGER, STORE, new_place
+from musbo.campaign.settings import task_like
+from musbo.campaign.store import Store
+from musbo.core import serial
+from musbo.core.compilation import keep_compiled
+from musbo.core.durable import sync_folder, write_whole
+from musbo.core.errors import UserError
+from musbo.core.inside import given, inside
+from musbo.core.plain import plain
+from musbo.core.text import parse_toml, read_text
+from musbo.data.files import batch_from_bytes
+from musbo.field.bundle import About, Columns, Contents, Seen, contents, zip_bytes
+from musbo.field.runtime import CHECKSUMS, LIMITS
+
+BUNDLES = "bundles"
+SAMPLE = 100
+"""Observations of every batch that golden vectors are chosen from."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An exported bundle."""
+
+    folder: Path
+    archive: Path
+    """The same files as a .zip."""
+    id: str
+    """What recordings name it by."""
+    task: str
+    deployment: int
+    """The policy was trained after this one."""
+    explores: bool
+    """Whether the runtime adds exploration noise unless it is told otherwise."""
+    files: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What is not in it, and why."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON: what `musbo export --json` prints."""
+        return plain(self) | {"folder": str(self.folder), "archive": str(self.archive)}
+
+
+def export(
+    run: str | Path,
+    *,
+    out: str | Path | None = None,
+    limits: str | Path | Mapping[str, Any] | None = None,
+) -> Bundle:
+    """Write the newest policy of a run, finished or not, as a bundle for the field.
+
+    The bundle is written to the folder `out` (by default inside the run) and beside it as a .zip. `limits` are a TOML
+    file or a dictionary: see `limits.json` in the bundle. Exporting the same again changes nothing.
+    """
+    keep_compiled()
+    run = given(run)
+    made, about = _contents(run, _limits(limits))
+    if out is None:
+        place = inside(run, BUNDLES, f"deployment-{about.deployment}")
+        place.parent.mkdir(exist_ok=True)
+    else:
+        place = given(out)
+    archive = place.with_name(f"{place.name}.zip")
+    _write(place, archive, made)
+    files = tuple(sorted(made.files))
+    return Bundle(place, archive, made.id, about.task, about.deployment, made.explores, files, made.notes)
+
+
+def _limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if limits is None or isinstance(limits, Mapping):
+        return limits or {}
+    try:
+        return parse_toml(read_text(given(limits)), str(limits))
+    except OSError as error:
+        raise UserError(f"{limits} cannot be read: {error.strerror}; check the path.") from error
+
+
+def _contents(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
+    with Ledger(run / LEDGER) as ledger:
+        now = ledger.status()
+        trainings = [event for event in ledger.events() if isinstance(event.what, Trained)]
+        if not trainings:
+            raise UserError(f"{run} has no trained policy yet: continue it with `musbo resume {run}`.")
+        # Not the newest event: what is exported of a policy stays the same when the run goes on.
+        head = ledger.digest(trainings[-1])
+    store, d, created = Store(run / STORE), trainings[-1].deployment, now.creation
+    shape = created.task
+    state = serial.decode(store.get(now.trained[d].state), now.trained[d].state)
+    observations = (
+        batch_from_bytes(store.get(item.artefact), item.artefact).obs
+        for i, item in sorted(now.collected.items())
+        if i <= d
+    )
+    about = About(
+        task=shape.name or created.settings.task,
+        observation=_columns("obs", shape.obs_size, shape.obs_names, shape.obs_units),
+        action=_columns("act", shape.act_size, shape.act_names, shape.act_units),
+        episode_steps=shape.episode_steps,
+        deployment=d,
+        ledger=head,
+        versions=created.versions,
+        explores=d < created.settings.budget,
+    )
+    actor = created.settings.method.actor(task_like(created.settings.task, shape), state)
+    return contents(state.policy, actor, _seen(observations), about, limits), about
+
+
+def _columns(prefix: str, size: int, names: tuple[str, ...], units: tuple[str, ...]) -> Columns:
+    return Columns(names or tuple(f"{prefix}_{i}" for i in range(size)), units or ("",) * size)
+
+
+def _seen(observations: Iterator[Float32[np.ndarray, "n obs"]]) -> Seen:
+    """Some observations, and the range of all, widened by its width and a deviation on either side."""
+    samples, ends, moments = [], [], []
+    for obs in observations:
+        samples.append(obs[np.linspace(0, len(obs) - 1, min(SAMPLE, len(obs))).astype(int)])
+        ends.append((obs.min(axis=0), obs.max(axis=0)))
+        each = obs.astype(np.float64)
+        moments.append((len(obs), each.sum(axis=0), (each**2).sum(axis=0)))
+    low = np.min([end[0] for end in ends], axis=0).astype(np.float64)
+    high = np.max([end[1] for end in ends], axis=0).astype(np.float64)
+    n, total, squares = (sum(moment[i] for moment in moments) for i in range(3))
+    deviation = np.sqrt(np.maximum(squares / n - (total / n) ** 2, 0))
+    # A column that never moved would have no width at all.
+    margin = high - low + np.where(deviation > 0, deviation, np.maximum(1.0, np.abs(high)))
+    return Seen(np.concatenate(samples), (low - margin).astype(np.float32), (high + margin).astype(np.float32))
+
+
+def _write(folder: Path, archive: Path, made: Contents) -> None:
+    """The folder and the archive, each whole or absent."""
+    if folder.exists() or folder.is_symlink():
+        _require_same(folder, made)
+    else:
+        place = new_place(folder)
+        try:
+            place.mkdir(parents=True)
+            for name, data in made.files.items():
+                write_whole(place / name, data)
+            os.rename(place, folder)
+            sync_folder(folder.parent)
+        except (OSError, UserError) as error:
+            shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"cannot make {folder}: {error.strerror}; choose another --out.") from error
+    # The limits of the folder may have been changed on purpose: they stay, and the archive has them.
+    limits = inside(folder, LIMITS)
+    own = limits.read_bytes() if limits.is_file() else made.files[LIMITS]
+    write_whole(archive, zip_bytes({**made.files, LIMITS: own}))
+
+
+def _require_same(folder: Path, made: Contents) -> None:
+    listed = inside(folder, CHECKSUMS)
+    same = folder.is_dir() and listed.is_file() and listed.read_bytes() == made.files[CHECKSUMS]
+    if not same:
+        raise UserError(f"{folder} holds something else already: remove it, or choose another --out.")
+    for name, data in made.files.items():
+        if name != LIMITS and (not (path := inside(folder, name)).is_file() or path.read_bytes() != data):
+            raise UserError(f"{folder}/{name} is not what was exported: remove {folder}, and export it again.")

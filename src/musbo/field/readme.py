@@ -1,0 +1,111 @@
+"""The page of a bundle that the engineer on site reads."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TEXT = """# Policy for {task}
+
+Trained after deployment {deployment}. It maps {n_obs} observations to {n_act} actions{steps}.
+
+**This is no safety function.** It is ordinary software without redundancy. Interlocks, emergency stops and limits in
+the drives have to keep people and machines safe without it, whatever it commands.
+
+## Check that it arrived whole
+
+    sha256sum -c SHA256SUMS
+
+`runtime.py` checks this too when it loads, and compares the policy with the golden vectors. `limits.json` is yours to
+change, so no checksum covers it.
+
+## Run it
+
+Needs Python 3.9 or newer and numpy.
+
+    from runtime import Runtime
+
+    def baseline(observation):      # your own controller: it steers when the policy must not
+        return [{zeros}]
+
+    with Runtime(".", fallback=baseline, record="monday.musbo", machine="line-3") as controller:
+        while running:
+            action = controller.act(observation)
+            # execute the action; if something else was done: controller.executed(what_was_done)
+        controller.end(last_observation)
+
+- Begin with `shadow=True`: everything is computed and recorded, and `act` returns None.
+- {explores}
+- `time=` of `act` is when the observation was measured: with it, old observations are noticed.
+- The fallback steers when an observation is not finite, stale, late or outside its range. After {fallbacks} such steps,
+  or when the sum of `cost=` exceeds its budget, it stays in control until a person calls `controller.reset()`; the file
+  `latched.json` keeps that over a restart.
+- Send the recording home: it is what the next policy learns from. A power cut loses at most its last record.
+
+## Limits
+
+In `limits.json`; one number stands for all actions or observations, null switches off.
+
+| key | meaning |
+|---|---|
+| `low`, `high` | bounds of the action, inside those of training |
+| `change` | largest change of an action from one step to the next |
+| `join` | the same, while control passes between the policy and the fallback |
+| `noise` | largest exploration noise, in units of the action |
+| `obs_low`, `obs_high` | outside of this range of observations the fallback steers |
+| `stale`, `late` | seconds: age of an observation, pause between two calls |
+| `fallbacks`, `cost` | so many steps of the fallback, or this sum of costs, latch it |
+| `fallback` | a constant action, used where no function is given |
+
+## Observations and actions, in this order
+
+| observation | unit | range in the data, with a margin |
+|---|---|---|
+{observations}
+
+| action | unit | bounds |
+|---|---|---|
+{actions}
+
+## Other forms
+
+{forms}
+"""
+
+
+def readme(manifest: Mapping[str, Any], forms: Sequence[str], notes: Sequence[str]) -> str:
+    limits, seen, done = manifest["limits"], manifest["observation"], manifest["action"]
+    explore = manifest["explore"]
+    if explore["kind"] == "none":
+        explores = "It does not explore."
+    elif explore["default"]:
+        explores = (
+            "It explores: it adds noise to collect data for the next policy. `explore=False` is the policy alone."
+        )
+    else:
+        explores = "It does not explore; `explore=True` adds the noise that collects data for the next policy."
+    said = [f"`{name}`: {FORMS[name]}" for name in forms] + [f"{note[:1].upper()}{note[1:]}" for note in notes]
+    return TEXT.format(
+        task=manifest["task"],
+        deployment=manifest["deployment"],
+        n_obs=len(seen["names"]),
+        n_act=len(done["names"]),
+        steps=f", in episodes of {manifest['episode_steps']} steps",
+        zeros=", ".join(["0.0"] * len(done["names"])),
+        explores=explores,
+        fallbacks=limits["fallbacks"],
+        observations=_rows(seen, limits["obs_low"], limits["obs_high"]),
+        actions=_rows(done, done["low"], done["high"]),
+        forms="\n".join(f"- {line}" for line in said) or "None.",
+    )
+
+
+FORMS = {
+    "policy.onnx": "opset 13, input `observation` [1, n], output `action` [1, m], float32. The policy alone: no "
+    "limits, no exploration, no fallback.",
+    "policy.h": "C99, `musbo_policy(observation, action)`, float. The policy alone: no limits, no exploration, no "
+    "fallback.",
+}
+
+
+def _rows(columns: Mapping[str, Any], low: Sequence[float], high: Sequence[float]) -> str:
+    each = zip(columns["names"], columns["units"], low, high, strict=True)
+    return "\n".join(f"| {name} | {unit} | {a:.6g} to {b:.6g} |" for name, unit, a, b in each)
