@@ -77,3 +77,48 @@ def test_help_fits_two_screens(capsys: pytest.CaptureFixture[str], monkeypatch: 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 100
     assert sum(line.strip().startswith("-h") for line in lines) <= 1
+
+
+class Space(gymnasium.Env):
+    """An environment that does nothing, with spaces of one's choice."""
+
+    def __init__(self, obs: gymnasium.Space, act: gymnasium.Space) -> None:
+        self.observation_space, self.action_space = obs, act
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+BOX = gymnasium.spaces.Box(-1.0, 1.0, (3,))
+
+
+@pytest.mark.parametrize(
+    "obs, act, said",
+    [
+        (gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8), BOX, "picture"),
+        (gymnasium.spaces.Discrete(5), BOX, "Discrete"),
+        (BOX, gymnasium.spaces.Discrete(5), "continuous actions"),
+    ],
+)
+def test_spaces_that_cannot_be_learned_from_are_refused_in_a_sentence(obs, act, said):
+    with pytest.raises(UserError) as refused:
+        musbo.task_from(lambda: Space(obs, act), episode_steps=10)
+    text = str(refused.value)
+    assert said.lower() in text.lower() and "FlattenObservation" not in text and len(text) < 400
+
+
+@pytest.mark.long
+def test_the_default_run_shows_the_idea(tmp_path, capsys):
+    """One batch is not enough, U and zeta vary, the return rises, and nothing is wrong."""
+    assert main(["run", "--json", "--out", str(tmp_path / "run")]) == 0
+    out, progress = capsys.readouterr()
+    result = json.loads(out)
+    first, last = result["returns"][0], result["returns"][-1]
+    assert result["task"] == "pendulum" and first < -700 and last > -350
+    assert "warning" not in progress and result["advice"] == [] and "Nothing looks wrong" in result["verdict"]
+    for deployment in result["deployments"]:
+        U = next(each["value"] for each in deployment["training"]["findings"]["diagnostics"] if each["name"] == "U")
+        assert U["high"] - U["low"] > 0.2
