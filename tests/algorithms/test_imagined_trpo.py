@@ -162,6 +162,7 @@ def test_a_whole_training_resumed_in_the_middle():
 
 
 def test_a_second_deployment_compiles_nothing_and_starts_warm():
+    deployment.cache_clear()  # earlier tests may have trained, and what they compiled may have been let go since
     deployment(0, 1)
     compiled = (imagined_trpo._learn, imagine._trajectories, fit._train_member, fit.validation_error, handover.rate)
     before = [function._cache_size() for function in compiled]  # type: ignore[attr-defined]

@@ -495,11 +495,14 @@ NUMBERS = st.one_of(
 def test_any_numbers_give_findings_and_no_exception(data: st.DataObject, lengths: list[int], seed: int):
     n, rng = sum(lengths), np.random.default_rng(seed)
     pool = np.array(data.draw(st.lists(NUMBERS, min_size=1, max_size=12)), np.float32)
+    pool = pool if not np.isnan(pool).all() else np.append(pool, np.float32(1))
     obs, after = pool[rng.integers(0, len(pool), (2, n, 3))]
     act = pool[rng.integers(0, len(pool), (n, 2))]
+    reward = pool[rng.integers(0, len(pool), n)]
+    reward[0] = pool[~np.isnan(pool)][0]  # a log without any rewards is refused
     last = np.isin(np.arange(n), np.cumsum(lengths) - 1)
     batch = Batch(
-        obs=obs, act=act, reward=pool[rng.integers(0, len(pool), n)], next_obs=after,
+        obs=obs, act=act, reward=reward, next_obs=after,
         terminated=last & (rng.random(n) < 0.5), truncated=last,
         episode=np.repeat(np.arange(len(lengths)), lengths).astype(np.int32),
         step=np.concatenate([np.arange(length) for length in lengths]).astype(np.int32),

@@ -316,9 +316,13 @@ def make_world(task: Task, lanes: int, pictures: bool = False) -> World:
             raise UserError(f"Task {task.name!r} has no simulator; bring batches from the field with --data.")
 
 
+MODES = "render_modes"
+"""Gymnasium's name for the ways in which an environment can be drawn."""
+
+
 def _named(id: str, kwargs: dict[str, Any], pictures: bool) -> Any:
     env = make_gym(id, **kwargs)
-    draws = "rgb_array" in env.metadata.get("render_modes", ())
+    draws = "rgb_array" in env.metadata.get(MODES, ())
     return make_gym(id, **kwargs, render_mode="rgb_array") if pictures and draws and mujoco_of(env) is None else env
 
 
