@@ -78,6 +78,24 @@ def test_without_a_rival():
         replace(TINY, steps=-1)
 
 
+def test_the_rival_with_and_without_imagined_rows():
+    """Its minibatches are half imagined; without them it reports nothing about them."""
+    key = jax.random.PRNGKey(3)
+
+    def learned(method: ValueGradients) -> Any:
+        reports = (metrics for _, metrics in method.train(pointmass, random_data(), method.begin(pointmass, key), key))
+        return next(metrics.numbers for metrics in reports if metrics.stage == "learn")
+
+    half, none = learned(replace(TINY, steps=1)), learned(replace(TINY, steps=1, imagined_share=0.0))
+    assert 0 < half["dreamt_known"] <= 1 and half["dreamt_ended"] == 0  # nothing ends here
+    assert "dreamt_known" not in none and half["Q"] != none["Q"]
+    for wrong in ({"imagined_share": 1.0}, {"dream": replace(TINY.dream, steps=None)}):
+        with pytest.raises(UserError, match="imagined_share"):
+            replace(TINY, **wrong)
+    with pytest.raises(UserError, match="least"):
+        replace(TINY.dream, least=1.5)
+
+
 def test_the_unit_and_the_zero_of_rewards_are_nothing_to_the_rival():
     data, frame = random_data(), frame_of(pointmass)
     zero = jnp.zeros(())

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from musbo.core.errors import UserError
@@ -267,7 +267,7 @@ def sound() -> dict[str, bytes]:
     return shipped.made(*shipped.actors()["seeking"]).files
 
 
-def opened(files: dict[str, bytes], tmp_path: Path, zipped: bool = False) -> None:
+def opened(files: dict[str, bytes], tmp_path: Path, zipped: bool = False) -> Runtime:
     folder = tmp_path / "damaged"
     shutil.rmtree(folder, ignore_errors=True)
     shipped.write(folder, files)
@@ -275,7 +275,7 @@ def opened(files: dict[str, bytes], tmp_path: Path, zipped: bool = False) -> Non
     if zipped:
         place = tmp_path / "damaged.zip"
         place.write_bytes(zip_bytes(files))
-    Runtime(str(place), fallback=[0, 1, 0])
+    return Runtime(str(place), fallback=[0, 1, 0])
 
 
 def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -285,7 +285,8 @@ def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_sound_bundle_opens_from_both(sound: dict[str, bytes], tmp_path: Path, zipped: bool):
-    opened(sound, tmp_path, zipped)
+    controller = opened(sound, tmp_path, zipped)
+    assert controller.bundle.id == hashlib.sha256(sound[runtime.CHECKSUMS]).hexdigest()
 
 
 def test_missing_files_are_named(sound: dict[str, bytes], tmp_path: Path):
@@ -303,7 +304,13 @@ SHARES = st.floats(0, 1, exclude_max=True)
 """Where in a file."""
 
 
+def test_checksums_without_their_last_byte_are_refused(sound: dict[str, bytes], tmp_path: Path):
+    with pytest.raises(FieldError, match="cut off"):
+        opened({**sound, runtime.CHECKSUMS: sound[runtime.CHECKSUMS][:-1]}, tmp_path)
+
+
 @given(st.sampled_from(COVERED), SHARES, st.integers(0, 7), st.booleans())
+@example(runtime.CHECKSUMS, 0.99999, 0, True)
 def test_every_flipped_bit_and_cut_is_refused(
     sound: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory, name: str, share: float, bit: int, cut: bool
 ):

@@ -257,6 +257,15 @@ def test_it_latches_when_the_budget_of_cost_is_spent(start, last: float):
         assert "above the budget of 1" in controller.latched and controller.reason == "latched"
 
 
+def test_a_latch_that_cannot_be_written_holds_and_says_so(start):
+    with start({"fallbacks": 1}) as controller:
+        os.mkdir(controller._latch_path)  # no file can be written there
+        controller.act(np.full(OBS, np.nan))
+        assert "steps of the fallback" in controller.latched or "step of the fallback" in controller.latched
+        assert "not written to latched.json" in controller.latched
+        np.testing.assert_allclose(controller.act(USUAL), REST)
+
+
 # Shadow, and what others did
 
 

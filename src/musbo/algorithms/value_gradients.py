@@ -87,6 +87,8 @@ class ValueGradients:
     def __post_init__(self) -> None:
         if self.updates < 1 or self.patience < 0 or self.steps < 0:
             raise UserError("updates must be at least 1, patience and steps at least 0.")
+        if not 0 <= self.imagined_share < 1 or self.dream.steps is None:
+            raise UserError("imagined_share must lie in [0, 1), and dream.steps must be a number.")
         if self.dynamics.members < 2:
             raise UserError(f"at least 2 members are needed to disagree, not {self.dynamics.members}.")
 
@@ -195,10 +197,11 @@ class ValueGradients:
             lanes = beginnings(self.dream, initial, anywhere, (self.dream.lanes,), k_lanes)
             empty = replay.empty(SLOTS, self.dream.lanes * (self.dream.steps or 1), task.obs_size, task.act_size, True)
             state = replace(state, lanes=lanes, dreamt=empty)
+        dreamt = None
         while state.step < self.steps:
             if state.dreamt is not None:
                 slot = jnp.asarray(state.step // CHUNK % SLOTS)
-                filled, lanes, seen = dream(
+                filled, lanes, dreamt = dream(
                     task, self.dream, state.rival.parts.actor, state.frame, (state.worth.unknown, unit), M,
                     state.ordinary, initial, anywhere, state.lanes, state.dreamt, slot,
                     jax.random.fold_in(k_dream, state.step),
@@ -211,7 +214,11 @@ class ValueGradients:
             )
             state = replace(state, rival=rival, step=state.step + n)
             error, value = np.asarray(seen).tolist()
-            yield state, learn_metrics(state.step, self.steps, error, value)
+            report = learn_metrics(state.step, self.steps, error, value)
+            if dreamt is not None:
+                known, ended = np.asarray(dreamt).tolist()
+                report = replace(report, numbers={**report.numbers, "dreamt_known": known, "dreamt_ended": ended})
+            yield state, report
 
     def worth(self, task: Task, data: Dataset, time: float) -> Worth:
         """Discount, the reward of an unknown step and the unit of value, by the task and its data."""

@@ -213,6 +213,8 @@ def _require_checksums(files: dict[str, bytes], place: str) -> str:
     for name in (*NEEDED, CHECKSUMS):
         if name not in files:
             raise FieldError(f"{place} lacks {name}: copy the whole bundle again.")
+    if not files[CHECKSUMS].endswith(b"\n"):
+        raise FieldError(f"{CHECKSUMS} is cut off: copy the whole bundle again.")
     listed = {}
     for line in files[CHECKSUMS].split(b"\n"):
         digest, _, name = line.partition(b"  ")
@@ -833,8 +835,8 @@ class Runtime:
                 json.dump({"why": why, "time": self._now()}, file)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:
-            pass  # a folder that cannot be written: the latch holds until the process ends
+        except OSError as error:  # the latch holds all the same, but only in this process: say so
+            self.latched = f"{why} (not written to {LATCH}, so it ends with this process: {error})"
 
     def _fall_back(self, seen: np.ndarray) -> tuple[np.ndarray, bool]:
         """The fallback's action. If it fails too, the last action is held."""

@@ -1,7 +1,7 @@
 """Imagined transitions for an actor-critic: lanes that live on in M from one filling of the replay to the next.
 
-A lane begins anew where its episode ends, where it leaves what is known, and where the members of M disagree too much:
-what they disagree about is not learned from. Lanes are as long as the models are good.
+A lane restarts where its episode ends, where it leaves the range of the data, and where the members of M disagree too
+much. The better the models, the longer the lanes. Every transition carries its trust U (learning/window.py).
 """
 
 from dataclasses import replace
@@ -36,9 +36,10 @@ def dream(
     slot: Int[Array, ""],
     key: PRNGKeyArray,
 ) -> tuple[Replay, Float[Array, "b obs"], Float[Array, " 2"]]:
-    """One slot with new transitions, and where the lanes stand; also the shares of steps that count and that end.
+    """Fill one slot of the replay with new transitions.
 
-    `paid` is what a reward is counted in: above that of an unknown step, in a unit.
+    `paid` holds the reward of an unknown step, which is subtracted, and the unit of rewards. Also returns the states of
+    the lanes, and the shares of steps that are in the range of the data and that end an episode.
     """
     k_fresh, k_instead, k_begin, k_window = jax.random.split(key, 4)
     unknown, unit = paid

@@ -64,8 +64,8 @@ class WindowSettings:
             raise UserError(f"a window of {self.imagined} imagined steps cannot have lanes of {self.steps}.")
         if not (0 <= self.fresh <= 1 and 0 <= self.initial <= 1 and 0 <= self.lam <= 1):
             raise UserError("fresh, initial and lam of a window must lie in [0, 1].")
-        if not self.k >= 0 or not self.kernel > 0:
-            raise UserError("k of a window must be at least 0, and its kernel above 0.")
+        if not self.k >= 0 or not self.kernel > 0 or not 0 <= self.least <= 1:
+            raise UserError("k of a window must be at least 0, its kernel above 0, and least in [0, 1].")
 
     def lasting(self, time: float) -> "WindowSettings":
         """With H as a number, by the time in which the state changes. A few lengths only: each is compiled."""
