@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from musbo.campaign.bundles import Bundle as Bundle
     from musbo.campaign.bundles import export as export
     from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
+    from musbo.campaign.field_campaign import Campaign as Campaign
     from musbo.campaign.summary import Summary as Summary
     from musbo.cluster.api import study as study
     from musbo.core.diagnostics import Caution as Caution
@@ -57,6 +58,7 @@ _PLACES = {
     "run": "musbo.campaign.api",
     "Bundle": "musbo.campaign.bundles",
     "export": "musbo.campaign.bundles",
+    "Campaign": "musbo.campaign.field_campaign",
     "Summary": "musbo.campaign.summary",
     "study": "musbo.cluster.api",
     "Caution": "musbo.core.diagnostics",

@@ -46,6 +46,16 @@ def example(kind: str, mark: int = 0) -> Any:
             return events.Trained(f"state {mark}", f"policy {mark}", 1.5)
         case "evaluated":
             return events.Evaluated(float(mark))
+        case "candidate":
+            return events.Candidate(events.Trained(f"state {mark}", f"policy {mark}", 1.5), tiny.method())
+        case "exported":
+            return events.Exported(f"bundle {mark}", "archive", 1, "head")
+        case "withdrawn":
+            return events.Withdrawn()
+        case "abandoned":
+            return events.Abandoned(True, f"reason {mark}")
+        case "amended":
+            return events.Amended(budget=mark + 1)
         case "stopped":
             return events.Stopped()
         case "resumed":

@@ -96,12 +96,13 @@ def start(
     out: str | Path | None = None,
     task: Task | None = None,
     mapping: Mapping | str | Path | None = None,
+    field: bool = False,
 ) -> Path:
-    """Create a campaign and do nothing yet; returns its folder."""
+    """Create a campaign and do nothing yet; returns its folder. With `field`, its batches come home from a field."""
     keep_compiled()
     own = load_task(settings.task, task, trusted=True).name  # the user has just named it
     folder = default_folder(settings, own) if out is None else given(out)
-    folders.create(folder, settings, [_logs(item, i, mapping) for i, item in enumerate(data)], task)
+    folders.create(folder, settings, [_logs(item, i, mapping) for i, item in enumerate(data)], task, field)
     return folder
 
 

@@ -1,7 +1,9 @@
 """Export: the newest policy of a run as a bundle for the field, a folder and a .zip."""
 
+import io
 import os
 import shutil
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +12,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from musbo.campaign.events import Trained
+from musbo.campaign.events import Candidate, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, STORE, new_place
 from musbo.campaign.settings import task_like
 from musbo.campaign.store import Store
+from musbo.campaign.summary import read_status
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
 from musbo.core.durable import sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import given, inside
 from musbo.core.plain import plain
-from musbo.core.text import parse_toml, read_text
+from musbo.core.text import parse_json, parse_toml, read_text
 from musbo.data.files import batch_from_bytes
 from musbo.field.bundle import About, Columns, Contents, Seen, contents, zip_bytes
 from musbo.field.runtime import CHECKSUMS, LIMITS
@@ -67,9 +70,18 @@ def export(
     """
     keep_compiled()
     run = given(run)
-    made, about = _contents(run, _limits(limits))
+    if read_status(run).field:
+        raise UserError(
+            f"{run} is a campaign in the field, which writes down what leaves: use musbo.Campaign({str(run)!r}).export()."
+        )
+    made, about = make(run, read_limits(limits))
+    return put(run, f"deployment-{about.deployment}", out, made, about)
+
+
+def put(run: Path, name: str, out: str | Path | None, made: Contents, about: About) -> Bundle:
+    """The files of a bundle in their place."""
     if out is None:
-        place = inside(run, BUNDLES, f"deployment-{about.deployment}")
+        place = inside(run, BUNDLES, name)
         place.parent.mkdir(exist_ok=True)
     else:
         place = given(out)
@@ -79,7 +91,18 @@ def export(
     return Bundle(place, archive, made.id, about.task, about.deployment, made.explores, files, made.notes)
 
 
-def _limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
+def again(run: Path, name: str, out: str | Path | None, data: bytes) -> Bundle:
+    """A bundle that was exported before, from its archive in the store."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:  # it is ours: its hash is in the ledger
+        files = {each: archive.read(each) for each in archive.namelist()}
+    said = parse_json(files["manifest.json"], "manifest.json")
+    made = Contents(files, bool(said["explore"]["default"]), ())
+    shown = Columns((), ())
+    about = About(str(said["task"]), shown, shown, 0, int(said["deployment"]), str(said["ledger"]), {}, made.explores)
+    return put(run, name, out, made, about)
+
+
+def read_limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
     if limits is None or isinstance(limits, Mapping):
         return limits or {}
     try:
@@ -88,10 +111,11 @@ def _limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
         raise UserError(f"{limits} cannot be read: {error.strerror}; check the path.") from error
 
 
-def _contents(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
+def make(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
+    """The bundle of the newest policy of a run."""
     with Ledger(run / LEDGER) as ledger:
         now = ledger.status()
-        trainings = [event for event in ledger.events() if isinstance(event.what, Trained)]
+        trainings = [event for event in ledger.events() if isinstance(event.what, Trained | Candidate)]
         if not trainings:
             raise UserError(f"{run} has no trained policy yet: continue it with `musbo resume {run}`.")
         # Not the newest event: what is exported of a policy stays the same when the run goes on.
@@ -112,7 +136,7 @@ def _contents(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
         deployment=d,
         ledger=head,
         versions=created.versions,
-        explores=d < created.settings.budget,
+        explores=not now.finished if now.field else d < created.settings.budget,
     )
     actor = created.settings.method.actor(task_like(created.settings.task, shape), state)
     return contents(state.policy, actor, _seen(observations), about, limits), about

@@ -6,13 +6,17 @@ A campaign goes round one circle per deployment, numbered from 1:
 
 A simulator may fail between shards (`failed`). `stopped` and `resumed` may come at any time. An event is stored as the
 registry stores any class, with a name and a version, so that a field can be added later.
+
+A campaign whose field is no simulator writes down what leaves and comes home, too: `exported(d)` is a bundle that may
+collect the batch of deployment d, `withdrawn(d)` and `abandoned(d)` close it without data, `candidate(d)` is a further
+training on the same data, and `amended` changes what the campaign was told at its beginning.
 """
 
 import json
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from musbo.algorithms.method import Forecast
+from musbo.algorithms.method import Forecast, Method
 from musbo.campaign.settings import Campaign, TaskShape
 from musbo.core import serial
 from musbo.core.diagnostics import NOTHING, Findings
@@ -54,6 +58,10 @@ class Created:
     """Steps that the simulator took in the dry run; they are no part of the budget."""
     trial: Findings = NOTHING
     """How far the task's formulas agree with the simulator."""
+    field: bool = False
+    """Whether batches come home from a real field, and none is collected here."""
+    limits: str = ""
+    """Limits of the site for every bundle, as JSON; empty: the usual ones."""
 
 
 @stored("event/shard")
@@ -114,6 +122,10 @@ class Collected:
     """Episodes that ended by themselves; None in runs from before this was counted."""
     rewards: Rewards | None = None
     """None where the reward is learned, and in runs from before this was measured."""
+    files: tuple[str, ...] = ()
+    """SHA-256 of the files that came home."""
+    bundles: tuple[str, ...] = ()
+    """The bundles that made them, where they say so."""
 
 
 @stored("event/trained")
@@ -191,6 +203,66 @@ class Evaluated:
     stretch: Stretch | None = None
 
 
+@stored("event/candidate")
+@dataclass(frozen=True)
+class Candidate:
+    """Another policy was trained on the same data. It takes the place of the one before; that one stays in the store."""
+
+    training: Trained
+    method: Method
+    """With its settings, which later trainings keep."""
+
+
+@stored("event/exported")
+@dataclass(frozen=True)
+class Exported:
+    """A bundle left for the field: what it records may come home as the batch of this deployment."""
+
+    bundle: str
+    """Its id, which recordings name."""
+    archive: str
+    """The .zip in the store."""
+    trained: int
+    """The policy was trained after this deployment; 0: no policy, the baseline controller explores."""
+    head: str
+    """The digest of the event that trained it, which the bundle and its recordings name."""
+    final: bool = False
+    """Whether the budget is spent, so that nothing is awaited."""
+    verdict: str | None = None
+    """What a gate said of the policy; None: nobody was asked."""
+
+
+@stored("event/withdrawn")
+@dataclass(frozen=True)
+class Withdrawn:
+    """The exported bundles of this deployment will not be used: nothing is spent."""
+
+
+@stored("event/abandoned")
+@dataclass(frozen=True)
+class Abandoned:
+    """No data will come home."""
+
+    spent: bool
+    """Whether the bundle ran, so that the deployment is spent."""
+    reason: str = ""
+
+
+@stored("event/amended")
+@dataclass(frozen=True)
+class Amended:
+    """What the campaign was told at its beginning is told anew."""
+
+    budget: int | None = None
+    limits: str | None = None
+    """As JSON."""
+    task: TaskShape | None = None
+    """With another reward function: its task."""
+    task_digest: str | None = None
+    task_values: tuple[float, ...] = ()
+    reason: str = ""
+
+
 @stored("event/stopped")
 @dataclass(frozen=True)
 class Stopped:
@@ -222,11 +294,17 @@ class Checkpoint:
     """The stages so far, in order, and the last word of each."""
 
 
-What: TypeAlias = Created | Shard | Failed | Collected | Trained | Evaluated | Stopped | Resumed | Finished
+What: TypeAlias = (
+    Created | Shard | Failed | Collected | Trained | Evaluated | Candidate | Exported | Withdrawn | Abandoned | Amended
+    | Stopped | Resumed | Finished
+)  # fmt: skip
 KINDS: dict[str, type] = {
     cls.__name__.lower(): cls
-    for cls in (Created, Shard, Failed, Collected, Trained, Evaluated, Stopped, Resumed, Finished)
-}
+    for cls in (
+        Created, Shard, Failed, Collected, Trained, Evaluated, Candidate, Exported, Withdrawn, Abandoned, Amended,
+        Stopped, Resumed, Finished,
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,20 @@ from musbo.tasks.task import Task
 TRIES = 5
 
 
-def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: Task | None = None) -> None:
+def create(
+    folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: Task | None = None, field: bool = False
+) -> None:
     """A new campaign in `folder`, with batches that the user already has as its first deployments.
+
+    With `field`, further batches come home from a real field; else they are collected in the simulator.
 
     It is made beside its place and moved there whole: a process killed on the way leaves no half a campaign.
     """
     task = load_task(settings.task, given, trusted=True)  # the user has just named it
     ours = settings.task in TASKS and given is None  # those are tested
-    tried = Tried(()) if ours else dry_run(task)  # before its reward is asked for anything
+    tried = (
+        Tried(()) if ours else dry_run(replace(task, simulator=None) if field else task)
+    )  # before its reward is asked for anything
     batches = [rewarded(logs.batch, task, logs.source) for logs in data]
     odd = [
         tuple(finding.text for finding in require_sound(batch, task, logs.source, logs.origin))
@@ -56,7 +62,12 @@ def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: T
             require_rewards(task, batch)
             odd[i] += tuple(each.text for each in agreement(task, batch, "the logged").cautions)
     missing = settings.budget - len(data)
-    if missing and (reason := no_simulator(task)):
+    if field and not data:
+        raise UserError(
+            "the first policy of a campaign in the field is learned from logs of your own controller: give them with "
+            "--data. They count as the first deployments."
+        )
+    if missing and not field and (reason := no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --budget."
         what = f"{missing} of {settings.budget} deployments would have to be collected here"
         raise UserError(f"{what}, but {reason.rstrip('.')}.{hint}")
@@ -75,8 +86,16 @@ def create(folder: Path, settings: Campaign, data: Sequence[Logs] = (), given: T
         with Ledger(place / LEDGER, create=True) as ledger:
             ledger.append(
                 Created(
-                    settings, shape_of(task), versions(), brought, source, tried.values, tried.steps, tried.findings
-                )
+                    settings,
+                    shape_of(task),
+                    versions(),
+                    brought,
+                    source,
+                    tried.values,
+                    tried.steps,
+                    tried.findings,
+                    field,
+                )  # fmt: skip
             )
 
 
@@ -155,16 +174,26 @@ def open_settings(folder: Path) -> Campaign:
     return read_status(folder).creation.settings
 
 
-def open_task(folder: Path, given: Task | None, trusted: bool = False) -> tuple[Created, Task]:
-    """What a run was created with, and its task, which must be what the run began with."""
+def open_task(folder: Path, given: Task | None, trusted: bool = False, amending: bool = False) -> tuple[Created, Task]:
+    """What a run was created with, and its task, which must be what the run began with.
+
+    While `amending`, its reward and termination may be others.
+    """
     created = read_status(folder).creation
     task = load_task(task_in(folder, created.settings.task), given, trusted)
+    if created.field:  # batches come from elsewhere, and no policy is tried here
+        task = replace(task, simulator=None)
+    if amending and replace(created.task, reward="", terminated="") == replace(
+        shape_of(task), reward="", terminated=""
+    ):
+        return created, task
     if created.task != shape_of(task):
         raise UserError(f"task {created.settings.task} is not what this run began with: restore it, or start anew.")
     if created.task_values and not same_values(created.task_values, values_of(task)):
         raise UserError(
             f"the reward or the termination of task {created.settings.task} gives other values than when this run "
-            "began, and what it has learned is not about those: restore it, or start anew."
+            "began, and what it has learned is not about those: restore it, or start anew"
+            + (f", or say that it is meant with `musbo amend {folder} --reward`." if created.field else ".")
         )
     return created, task
 

@@ -200,6 +200,16 @@ class Ledger:
             self.events()  # refuses a chain that was changed
             return self._database.execute("SELECT digest FROM events WHERE id = ?", (event.id,)).fetchone()[0]
 
+    def digests(self) -> list[str]:
+        """The hash of every event, oldest first."""
+        with self._explained(), self._reading():
+            self.events()
+            return [row[0] for row in self._database.execute("SELECT digest FROM events ORDER BY id")]
+
+    def has(self, digest: str) -> bool:
+        """Whether an event has this hash."""
+        return digest in self.digests()
+
     def status(self) -> Status:
         """Where the campaign stands."""
         with self._explained(), self._reading():

@@ -8,6 +8,8 @@ LEDGER = "ledger.sqlite"
 STORE = "store"
 SETTINGS = "settings.json"
 LOCK = "lock"
+RECORDING = ".musbo"
+"""How the name of a recording in the store ends."""
 
 
 def new_place(folder: Path) -> Path:

@@ -8,22 +8,24 @@ instant, `advance` goes on from the last thing written, and the final policy has
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from musbo.algorithms.method import DONE, Forecast
+from musbo.algorithms.method import DONE, Forecast, Method
 from musbo.campaign import measure
 from musbo.campaign.events import (
+    Candidate,
     Checkpoint,
     Collected,
     Created,
     Evaluated,
+    Exported,
     Failed,
     Finished,
     Resumed,
@@ -34,12 +36,12 @@ from musbo.campaign.events import (
 from musbo.campaign.folders import open_task, task_changed
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.news import Began, Collecting, Completed, Ended, Left, Observer, Stopping, Training, unobserved
-from musbo.campaign.places import LEDGER, STORE
+from musbo.campaign.places import LEDGER, RECORDING, STORE
 from musbo.campaign.results import export
 from musbo.campaign.settings import Campaign, Purpose
 from musbo.campaign.status import Collect, Done, Evaluate, Finish, Status, Train, next_step
 from musbo.campaign.store import Store
-from musbo.campaign.summary import Summary, summarise
+from musbo.campaign.summary import Summary, read_status, summarise
 from musbo.campaign.versions import versions
 from musbo.core import serial
 from musbo.core.diagnostics import NOTHING, Caution, Findings, finite
@@ -50,6 +52,7 @@ from musbo.core.memory import give_back
 from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.dataset import assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
+from musbo.data.rewards import model_rewards
 from musbo.field import simulate
 from musbo.field.drive import Fault
 from musbo.field.worlds import no_simulator
@@ -76,12 +79,11 @@ def advance(
     trust_task: bool = False,
 ) -> Summary:
     """Do every step that is left. Raises `Interrupted` after Ctrl-C, with everything written down."""
-    created, task = open_task(folder, given, trust_task)
-    with lock(folder), Ledger(folder / LEDGER, writable=True) as ledger, _interruptible(observe) as stop:
-        runner = Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
-        resumed = len(ledger.events()) > 1
-        if resumed and not runner.status().finished:
-            ledger.append(Resumed(versions()), runner.status().deployment)
+    with opened(folder, observe, given, checkpoint_seconds, trust_task) as runner:
+        created, stop = runner.created, runner.stop
+        resumed = runner.ledger_events() > 1
+        if resumed and not runner.status().finished and not created.field:
+            runner.ledger.append(Resumed(versions()), runner.status().deployment)
         cautions = (CHANGED_TASK,) if given is None and task_changed(folder, created) else ()
         cautions += () if resumed else created.trial.cautions  # before a batch is spent on them
         observe(Began(runner.status().deployment, summarise(runner.status()), resumed, cautions))
@@ -91,6 +93,8 @@ def advance(
             if stop.is_set() and step != Done():
                 runner.leave(runner.status().deployment)
             match step:
+                case Collect(d) if created.field and d > len(created.brought):
+                    return summarise(runner.status())  # the field has the word
                 case Collect(d):
                     runner.collect(d)
                 case Train(d):
@@ -100,8 +104,26 @@ def advance(
                 case Finish():
                     runner.finish()
                 case Done():
+                    if created.field:
+                        export(folder, runner.ledger, runner.store)
                     return summarise(runner.status())
             give_back()
+
+
+@contextmanager
+def opened(
+    folder: Path,
+    observe: Observer = unobserved,
+    given: Task | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    trust_task: bool = False,
+    amending: bool = False,
+) -> "Iterator[Runner]":
+    """A campaign that this process alone may change; `amending`: its reward function may be another one."""
+    read_status(folder)  # says what is wrong with the path, before anything is locked
+    with lock(folder), Ledger(folder / LEDGER, writable=True) as ledger, _interruptible(observe) as stop:
+        created, task = open_task(folder, given, trust_task, amending)
+        yield Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
 
 
 CHANGED_TASK = Caution(
@@ -152,6 +174,9 @@ class Runner:
     def status(self) -> Status:
         return self.ledger.status()
 
+    def ledger_events(self) -> int:
+        return len(self.ledger.events())
+
     def key(self, purpose: Purpose, *path: int) -> jax.Array:
         """Randomness is a function of the seed, the purpose and the deployment."""
         key = jax.random.PRNGKey(self.settings.seed)
@@ -177,17 +202,27 @@ class Runner:
 
     def batch(self, d: int) -> Batch:
         name = self.status().collected[d].artefact
-        return batch_from_bytes(self.store.get(name), name)
+        batch = batch_from_bytes(self.store.get(name), name)
+        if self.status().reward_changed and callable(self.task.reward):  # the old one's rewards are of no use
+            batch = replace(batch, reward=model_rewards(self.task, batch).astype(np.float32))
+        return batch
 
     def batches(self) -> Iterator[Batch]:
         """Every batch so far, read one at a time."""
         return map(self.batch, sorted(self.status().collected))
 
     def capacity(self) -> int:
-        """Rows of D_all at the end of the campaign: shapes are the same from the first deployment to the last."""
+        """Rows of D_all at the end of the campaign: shapes are the same from the first deployment to the last.
+
+        A field may bring more than was planned: then there is twice the room, or four times.
+        """
         brought = self.created.brought
         collected = (self.settings.budget - len(brought)) * self.settings.batch_size
-        return sum(item.transitions for item in brought) + collected
+        room = sum(item.transitions for item in brought) + collected
+        total = sum(item.transitions for item in self.status().collected.values())
+        while room < total:
+            room *= 2
+        return room
 
     def sweep(self) -> None:
         """Remove what no event names any more: superseded checkpoints, and what a killed process left behind."""
@@ -196,9 +231,24 @@ class Runner:
         keep |= {item.policy for item in now.trained.values()}
         if now.trained:
             keep.add(now.trained[max(now.trained)].state)
+        if now.field:  # further candidates begin where the first one began, and any bundle may be taken again
+            every = [item for each in now.candidates.values() for item in each]
+            keep |= {name for item in every for name in (item.state, item.policy)}
+            keep |= self._left_and_came()
         if now.checkpoint:
             keep.add(now.checkpoint.state)
         self.store.sweep(keep)
+
+    def _left_and_came(self) -> set[str]:
+        """Every bundle that was ever exported, and the recordings."""
+        keep: set[str] = set()
+        for event in self.ledger.events():
+            match event.what:
+                case Exported(archive=archive):
+                    keep.add(archive)
+                case Collected(files=files):
+                    keep |= {f"{name}{RECORDING}" for name in files}
+        return keep
 
     # Line 1 of Algorithm 1
 
@@ -215,7 +265,7 @@ class Runner:
         batch = batch_from_bytes(self.store.get(item.artefact), item.source)
         odd = tuple(Caution(f"{item.source}: {text}", f"{item.source}: {text}") for text in item.cautions)
         every = np.ones(len(batch.lengths()), bool)
-        return self._collected(batch, item.artefact, every, source=item.source, findings=Findings(cautions=odd))
+        return self.described(batch, item.artefact, every, source=item.source, findings=Findings(cautions=odd))
 
     def _collect(self, d: int) -> Collected:
         """A batch from the simulator."""
@@ -246,7 +296,7 @@ class Runner:
             ) from fault
         batch = concatenate(done)
         signal = np.concatenate([np.asarray(shard.signal, np.float32) for shard in shards])
-        return self._collected(
+        return self.described(
             batch,
             self.store.put_bytes(batch_bytes(batch), ".parquet"),
             self._whole(batch) if failures else simulate.first_episodes(self.task, batch),
@@ -261,7 +311,7 @@ class Runner:
         whole = batch.terminated[last] | (batch.lengths() == self.task.episode_steps)
         return whole if whole.any() else np.ones_like(whole)
 
-    def _collected(self, batch: Batch, artefact: str, telling: np.ndarray, **more: Any) -> Collected:
+    def described(self, batch: Batch, artefact: str, telling: np.ndarray, **more: Any) -> Collected:
         """Return and length are those of the episodes that tell what an episode brings."""
         earlier = [before.obs for before in self.batches()]
         return Collected(
@@ -304,16 +354,55 @@ class Runner:
                 pause = min(CHECKPOINT_SHARE * (saved - now), LONGEST_PAUSE)
             if asked:
                 self.leave(d)
-        event = Trained(
-            state=self.store.put_bytes(serial.encode(state), ".safetensors"),
-            policy=self.store.put_bytes(serial.encode(state.policy), ".safetensors"),
-            seconds=spent + time.monotonic() - began,
-            forecast=forecast,
-            findings=sum(findings.values(), NOTHING),
-        )
+        event = self._trained(state, spent + time.monotonic() - began, forecast, findings)
         self.ledger.append(event, d)
         self.sweep()
         self.observe(Completed(d, event))
+
+    def train_again(self, method: Method) -> int:
+        """Another policy from the same data, from where the first one began; returns how many there are now.
+
+        It is short of a checkpoint: a training that was killed is begun anew.
+        """
+        d = max(self.status().trained)
+        number = len(self.status().candidates[d])
+        state, forecast = self._before(d, method), None
+        findings: dict[str, Findings] = {}
+        began = time.monotonic()
+        data = assemble(self.batches(), self.capacity(), self.settings.seed)
+        for state, metrics in method.train(self.task, data, state, self.key(Purpose.TRAIN, d, number)):
+            findings[metrics.stage] = metrics.findings
+            self.observe(Training(d, metrics))
+            forecast = metrics.forecast if metrics.stage == DONE else forecast
+            if self.stop.is_set():
+                self.leave(d)
+        event = self._trained(state, time.monotonic() - began, forecast, findings)
+        self.ledger.append(Candidate(event, method), d)
+        self.observe(Completed(d, event))
+        return number + 1
+
+    def _before(self, d: int, method: Method) -> Any:
+        """The state that the first training after deployment `d` began with."""
+        start = method.begin(self.task, self.key(Purpose.BEGIN))
+        earlier = [i for i in self.status().trained if i < d]
+        found = self.load(self.status().trained[max(earlier)].state) if earlier else start
+        if _sizes(found) != _sizes(start):
+            raise UserError(
+                "these settings change the size of a network, and what was learned before does not fit: leave them as "
+                "they are, or begin a new campaign with `musbo new --data`."
+            )
+        return found
+
+    def _trained(
+        self, state: Any, seconds: float, forecast: Forecast | None, findings: Mapping[str, Findings]
+    ) -> Trained:
+        return Trained(
+            state=self.store.put_bytes(serial.encode(state), ".safetensors"),
+            policy=self.store.put_bytes(serial.encode(state.policy), ".safetensors"),
+            seconds=seconds,
+            forecast=forecast,
+            findings=sum(findings.values(), NOTHING),
+        )
 
     # The policy in the simulator, counted apart
 
@@ -326,9 +415,9 @@ class Runner:
         first = self.batch(min(self.status().collected))
         episodes = stretch = None
         if skipped is not None:
-            batch = self.batch(d)
+            batch, place = self.batch(d), sorted(self.status().collected).index(d) + 1
             agreement = measure.agreement(
-                self.task, model, rows_of(batch, split(batch, self.settings.seed, d)), first, replay=True
+                self.task, model, rows_of(batch, split(batch, self.settings.seed, place)), first, replay=True
             )
         else:
             seed = measure.evaluation_seed(self.settings)
@@ -344,3 +433,7 @@ class Runner:
         export(self.folder, self.ledger, self.store)
         self.ledger.append(Finished(), self.settings.budget)
         self.observe(Ended(summarise(self.status())))
+
+
+def _sizes(state: Any) -> list[tuple[int, ...]]:
+    return [np.shape(leaf) for leaf in jax.tree.leaves(state)]

@@ -5,15 +5,19 @@ what may follow.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from musbo.campaign.events import (
+    Abandoned,
+    Amended,
+    Candidate,
     Checkpoint,
     Collected,
     Created,
     Evaluated,
     Event,
+    Exported,
     Failed,
     Finished,
     Resumed,
@@ -21,23 +25,29 @@ from musbo.campaign.events import (
     Stopped,
     Trained,
     What,
+    Withdrawn,
     kind_of,
 )
 from musbo.core.errors import UserError
 
 Phase: TypeAlias = Literal["new", "collect", "train", "evaluate", "finished"]
 
-_ANY_TIME = (Stopped, Resumed)
+_ANY_TIME = (Stopped, Resumed, Amended)
+_BETWEEN = (Candidate, Exported, Withdrawn, Abandoned)
+"""What may come while a real field has the word."""
 ALLOWED: dict[Phase, tuple[type, ...]] = {
     "new": (Created,),
-    "collect": (Shard, Failed, Collected, Finished, *_ANY_TIME),
+    "collect": (Shard, Failed, Collected, Finished, *_BETWEEN, *_ANY_TIME),
     "train": (Checkpoint, Trained, *_ANY_TIME),
     "evaluate": (Evaluated, *_ANY_TIME),
-    "finished": _ANY_TIME,
+    "finished": (Candidate, Exported, Withdrawn, *_ANY_TIME),
 }
-"""What may come next in each phase. `Finished` also needs a complete deployment and no open one."""
+"""What may come next in each phase. `Finished` also needs a complete deployment and no open one, and
+`campaign.rounds` has the rest of what a field may do."""
 
-_OF_ONE_DEPLOYMENT = (Shard, Failed, Collected, Checkpoint, Trained, Evaluated)
+_OF_ONE_DEPLOYMENT = (Shard, Failed, Collected, Checkpoint, Trained, Evaluated, Exported, Withdrawn, Abandoned)
+_IN_A_FIELD = (Candidate, Exported, Withdrawn, Abandoned, Amended)
+_NOT_IN_A_FIELD = (Shard, Failed, Finished)
 
 
 @dataclass(frozen=True)
@@ -57,16 +67,29 @@ class Status:
     stopped: bool = False
     """Whether the last event is a stop, so that nothing was done since."""
     finished: bool = False
+    exports: dict[int, tuple[Exported, ...]] = field(default_factory=dict)
+    """The bundles in the field by the deployment that they collect for; without those that were called back."""
+    lost: dict[int, Abandoned] = field(default_factory=dict)
+    """Deployments that are spent and brought no data."""
+    candidates: dict[int, tuple[Trained, ...]] = field(default_factory=dict)
+    """Every policy trained after a deployment; the last one counts, and `trained` has it."""
+    reward_changed: bool = False
+    """Whether the reward function is another one than at the beginning."""
 
     @property
     def deployment(self) -> int:
         """The deployment being collected, trained or evaluated."""
-        return len(self.evaluated) + 1
+        return len(self.evaluated) + len(self.lost) + 1
 
     @property
     def deployed(self) -> int:
-        """Deployments that are spent: those that have their batch."""
-        return len(self.collected)
+        """Deployments that are spent: those that have their batch, or brought none."""
+        return len(self.collected) + len(self.lost)
+
+    @property
+    def field(self) -> bool:
+        """Whether batches come home from a real field."""
+        return self.created is not None and self.created.field
 
     @property
     def phase(self) -> Phase:
@@ -88,14 +111,17 @@ class Status:
 
 def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = None) -> Status:
     """Fold `events`, oldest first, into the status. `checkpoint` is that of a deployment's training."""
-    created, stopped, finished = None, False, False
+    created, stopped, finished, reward_changed = None, False, False, False
     shards: list[Shard] = []
     failures: list[int] = []
     collected: dict[int, Collected] = {}
     trained: dict[int, Trained] = {}
     evaluated: dict[int, Evaluated] = {}
+    candidates: dict[int, tuple[Trained, ...]] = {}
+    exports: dict[int, tuple[Exported, ...]] = {}
+    lost: dict[int, Abandoned] = {}
     for event in events:
-        stopped = False
+        stopped, d = False, event.deployment
         match event.what:
             case Created() as created:
                 pass
@@ -104,19 +130,54 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
             case Failed():
                 failures.append(len(shards))
             case Collected() as batch:
-                collected[event.deployment] = batch
+                collected[d] = batch
                 shards.clear()
                 failures.clear()
             case Trained() as training:
-                trained[event.deployment] = training
+                trained[d] = training
+                candidates[d] = (training,)
+            case Candidate(training, method):
+                trained[d] = training
+                candidates[d] = (*candidates.get(d, ()), training)
+                created = created and replace(created, settings=replace(created.settings, method=method))
             case Evaluated() as evaluation:
-                evaluated[event.deployment] = evaluation
+                evaluated[d] = evaluation
+            case Exported() as export:
+                exports[d] = (*exports.get(d, ()), export)
+            case Withdrawn():
+                exports.pop(d, None)
+            case Abandoned() as loss:
+                exports.pop(d, None)
+                if loss.spent:
+                    lost[d] = loss
+            case Amended() as change:
+                created = created and amended(created, change)
+                reward_changed |= change.task is not None
+                if change.budget is not None:  # what left as final now waits for nothing
+                    exports = {i: own for i, each in exports.items() if (own := tuple(e for e in each if not e.final))}
             case Stopped():
                 stopped = True
             case Finished():
                 finished = True
+    if created is not None and created.field:  # it may be given a larger budget, so no event says that it is over
+        finished = len(evaluated) + len(lost) >= created.settings.budget
     under_way = checkpoint[1] if checkpoint and checkpoint[0] not in trained else None
-    return Status(created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished)
+    return Status(
+        created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished, exports,
+        lost, candidates, reward_changed,
+    )  # fmt: skip
+
+
+def amended(created: Created, change: Amended) -> Created:
+    """What the campaign is told after a change."""
+    if change.budget is not None:
+        created = replace(created, settings=replace(created.settings, budget=change.budget))
+    if change.limits is not None:
+        created = replace(created, limits=change.limits)
+    if change.task is not None:
+        values = {"task_digest": change.task_digest, "task_values": change.task_values}
+        created = replace(created, task=change.task, **values)
+    return created
 
 
 # What comes next
@@ -171,6 +232,14 @@ def require_allowed(now: Status, what: What | Checkpoint, deployment: int) -> No
         raise UserError(f"{reason}: it happens once, and `musbo status` shows what comes next")
     here = deployment == now.deployment or not isinstance(what, _OF_ONE_DEPLOYMENT)
     allowed = isinstance(what, ALLOWED[now.phase]) and here
+    allowed = allowed and not isinstance(what, _NOT_IN_A_FIELD if now.field else _IN_A_FIELD)
+    if isinstance(what, Candidate):
+        allowed = allowed and bool(now.trained) and deployment == max(now.trained)
+    if isinstance(what, Withdrawn | Abandoned):
+        allowed = allowed and deployment in now.exports
+    if isinstance(what, Collected) and now.field:
+        brought = now.created is not None and deployment <= len(now.created.brought)
+        allowed = allowed and (brought or deployment in now.exports)
     if isinstance(what, Finished):
         allowed = allowed and bool(now.evaluated) and not now.shards
     if not allowed:

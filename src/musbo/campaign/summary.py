@@ -85,6 +85,8 @@ class Summary:
     """Steps in the simulator before the first batch, to try the task."""
     trial: Findings = NOTHING
     """What they showed."""
+    lost: int = 0
+    """Deployments that are spent and brought no data."""
 
     @property
     def task_name(self) -> str:
@@ -94,7 +96,7 @@ class Summary:
     @property
     def deployed(self) -> int:
         """Number of deployments used so far."""
-        return len(self.deployments)
+        return len(self.deployments) + self.lost
 
     @property
     def transitions(self) -> int:
@@ -175,7 +177,7 @@ def summarise(now: Status) -> Summary:
     )
     return Summary(
         created.settings, created.task, created.brought, deployments, now.finished, created.versions,
-        created.trial_steps, created.trial,
+        created.trial_steps, created.trial, len(now.lost),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from musbo.campaign.events import Exported
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, STORE
 from musbo.campaign.status import Status
@@ -12,6 +13,7 @@ from musbo.core import serial
 from musbo.core.errors import UserError
 from musbo.core.inside import inside
 from musbo.data.files import batch_from_bytes
+from musbo.field.runtime import Bundle, FieldError, Mind
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,26 @@ class Verified:
     problems: tuple[str, ...]
 
 
+def is_bundle(place: Path) -> bool:
+    """Whether this is a bundle, as a folder or an archive."""
+    return place.suffix == ".zip" or (place / "manifest.json").is_file()
+
+
+def verify_bundle(place: Path) -> Verified:
+    """Load a bundle as the runtime does, which compares it with its checksums and golden vectors."""
+    try:
+        Mind(Bundle(place))
+    except FieldError as error:
+        return Verified(0, 0, 0, 0, (str(error),))
+    return Verified(0, 0, 0, 1, ())
+
+
 def verify(folder: Path) -> Verified:
     """Read everything of a run, and change nothing."""
     with Ledger(inside(folder, LEDGER)) as ledger:
         ledger.verify()
         now, events, metrics = ledger.status(), len(ledger.events()), len(ledger.metrics())
+        left = list(dict.fromkeys(each.what.archive for each in ledger.events() if isinstance(each.what, Exported)))
     store, problems = Store(folder / STORE), []
 
     def check(act: Callable[[], object]) -> None:
@@ -45,16 +62,20 @@ def verify(folder: Path) -> Verified:
             check(lambda name=name: batch_from_bytes(store.get(name), name))
         for name in states:
             check(lambda name=name: serial.decode(store.get(name), name))
+        for name in left:
+            check(lambda name=name: store.get(name))
     files = _exported(folder, now)
     for path, name in files.items():
         check(lambda path=path, name=name: _require_same(path, name))
-    return Verified(events, metrics, len(batches) + len(states) if kept else 0, len(files), tuple(problems))
+    return Verified(events, metrics, len(batches) + len(states) + len(left) if kept else 0, len(files), tuple(problems))
 
 
 def _named(now: Status) -> tuple[list[str], list[str]]:
     """The batches and the states that have to be in the store."""
     batches = [item.artefact for item in (*now.creation.brought, *now.collected.values(), *now.shards)]
     states = [item.policy for item in now.trained.values()]
+    if now.field:
+        states += [name for each in now.candidates.values() for item in each for name in (item.state, item.policy)]
     states += [now.trained[max(now.trained)].state] if now.trained else []
     states += [now.checkpoint.state] if now.checkpoint else []
     return list(dict.fromkeys(batches)), list(dict.fromkeys(states))

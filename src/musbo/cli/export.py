@@ -3,14 +3,15 @@
 import argparse
 from pathlib import Path
 
-from musbo.cli import _common
+from musbo.cli import _common, _rounds
 
 ORDER = 45
-HELP = "Write the newest policy of a run as a bundle for the field: numpy, ONNX, C."
+HELP = "Write the newest policy of a run or campaign as a bundle for the field: numpy, ONNX, C."
 EXAMPLES = """
   musbo export runs/pendulum-musbo-quick-s0                        to bundles/ inside the run
   musbo export runs/pendulum-musbo-quick-s0 --out to-site --limits limits.toml
   musbo export runs/pendulum-musbo-quick-s0 --json
+  musbo export campaigns/line-3 --bundle 3f9a21     go back to a bundle that left before
 """
 
 
@@ -18,21 +19,39 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _common.add_run(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="a new folder; the archive is written beside it")
     parser.add_argument("--limits", type=Path, metavar="FILE", help="TOML with the limits of the site")
+    parser.add_argument("--bundle", metavar="ID", help="in a campaign: one that was exported before, by its id")
+    _common.add_task(parser)
     _common.add_json(parser)
 
 
 def action(arguments: argparse.Namespace) -> int:
     from musbo.campaign import bundles
+    from musbo.campaign.summary import read_status
+    from musbo.core.errors import UserError
 
-    made = bundles.export(arguments.run, out=arguments.out, limits=arguments.limits)
-    if arguments.json:
+    field = read_status(arguments.run).field
+    if field:
+        campaign = _rounds.campaign_of(arguments)
+        made = campaign.export(out=arguments.out, limits=arguments.limits, bundle=arguments.bundle)
+    elif arguments.bundle:
+        raise UserError(
+            "--bundle goes back to what a campaign in the field exported; a run has one bundle, its newest."
+        )
+    else:
+        made = bundles.export(arguments.run, out=arguments.out, limits=arguments.limits)
+    if arguments.json and not field:
         _common.print_json(made.plain())
         return 0
+    if arguments.json:
+        return _rounds.close(arguments.run, arguments, made.plain(), "")
     print(f"bundle {made.id[:12]}: policy of deployment {made.deployment} on {made.task}")
     print(f"  {made.folder}: {', '.join(made.files)}")
     print(f"  {made.archive}")
     for note in made.notes:
         print(f"note: {note}")
     explores = "explores to collect the next batch" if made.explores else "acts without exploration"
-    print(f"by default the runtime {explores}; README.md tells the engineer on site what to do")
+    said = f"by default the runtime {explores}; README.md tells the engineer on site what to do"
+    if field:
+        return _rounds.close(arguments.run, arguments, {}, said)
+    print(said)
     return 0

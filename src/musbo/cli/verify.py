@@ -1,4 +1,4 @@
-"""`musbo verify`: whether a run is what was written."""
+"""`musbo verify`: whether a run, a campaign or a bundle is what was written, and where copies part."""
 
 import argparse
 from pathlib import Path
@@ -6,28 +6,35 @@ from pathlib import Path
 from musbo.cli import _common
 
 ORDER = 35
-HELP = "Check that a run is what was written: ledger, data and networks."
+HELP = "Check that a run, a campaign or a bundle is what was written, and where two copies part."
 EXAMPLES = """
   musbo verify runs/pendulum-musbo-quick-s0        after a copy, or before somebody else relies on it
   musbo verify studies/small/* --json
+  musbo verify to-site.zip                         a bundle
+  musbo verify here/line-3 there/line-3            two copies of one campaign: where they part
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the directory of a run")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="the directory of a run or a campaign, or a bundle"
+    )
     _common.add_json(parser)
 
 
 def action(arguments: argparse.Namespace) -> int:
     """2 where anything is wrong."""
-    from musbo.campaign.verify import Verified, verify
+    import itertools
+
+    from musbo.campaign.history import parting
+    from musbo.campaign.verify import Verified, is_bundle, verify, verify_bundle
     from musbo.core.errors import UserError
     from musbo.core.plain import plain
 
     found: dict[str, Verified] = {}
     for run in arguments.runs:
         try:
-            found[str(run)] = verify(run)
+            found[str(run)] = verify_bundle(run) if is_bundle(run) else verify(run)
         except UserError as error:  # its ledger cannot be read: nothing else can be checked
             found[str(run)] = Verified(0, 0, 0, 0, (str(error),))
     if arguments.json:
@@ -39,4 +46,8 @@ def action(arguments: argparse.Namespace) -> int:
             )
             for line in seen.problems or (f"sound ({counts})",):
                 print(f"{run}: {line}")
+    sound = [run for run in arguments.runs if not found[str(run)].problems and not is_bundle(run)]
+    if not arguments.json:
+        for line in filter(None, (parting(one, other) for one, other in itertools.pairwise(sound))):
+            print(line)
     return 2 if any(seen.problems for seen in found.values()) else 0

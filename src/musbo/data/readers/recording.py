@@ -42,6 +42,11 @@ def open_recording(path: Path, source: str) -> Table:
     return Table(source, tuple(columns), read)
 
 
+def recording_header(data: bytes, source: str) -> dict[str, Any]:
+    """What a recording says of itself: its bundle, the ledger head of that, task, machine, names."""
+    return _read(data, source)[0]
+
+
 def _read(data: bytes, source: str) -> tuple[dict[str, Any], np.ndarray]:
     """The header and the sound records."""
     if data[: len(MAGIC)] != MAGIC:

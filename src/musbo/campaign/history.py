@@ -1,0 +1,85 @@
+"""The events of a campaign as lines for a person, and where two copies of one campaign part."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from musbo.campaign.events import (
+    Abandoned,
+    Amended,
+    Collected,
+    Created,
+    Event,
+    Exported,
+    Failed,
+    Trained,
+    kind_of,
+)
+from musbo.campaign.ledger import Ledger
+from musbo.campaign.places import LEDGER
+from musbo.core.inside import inside
+from musbo.core.plain import plain
+
+
+@dataclass(frozen=True)
+class Line:
+    """One event."""
+
+    number: int
+    time: float
+    """Seconds since 1970 (UTC)."""
+    deployment: int
+    kind: str
+    text: str
+    digest: str
+    """The hash of the event, which stands for all before it too."""
+
+    def plain(self) -> dict[str, Any]:
+        return plain(self)
+
+
+def history(folder: Path) -> list[Line]:
+    """Every event, oldest first."""
+    with Ledger(inside(folder, LEDGER)) as ledger:
+        pairs = zip(ledger.events(), ledger.digests(), strict=True)
+        return [Line(e.id, e.time, e.deployment, kind_of(e.what), _text(e), digest) for e, digest in pairs]
+
+
+def _text(event: Event) -> str:
+    match event.what:
+        case Created(settings, field=field):
+            return f"{settings.algo} on {settings.task}, budget {settings.budget}" + ", in the field" * field
+        case Collected(transitions=n, source=source):
+            return f"{n:,} transitions" + (f" from {source}" if source else "")
+        case Trained() as training:
+            return f"policy {training.policy_sha256[:12]}"
+        case Exported(bundle, _, trained):
+            return f"bundle {bundle[:12]}, trained after deployment {trained}"
+        case Abandoned(spent, reason):
+            return f"spent: {reason}" if spent else "it never ran"
+        case Amended(budget, limits, task, reason=reason):
+            told = {f"budget {budget}": budget, "limits": limits, "reward": task}
+            return ", ".join(name for name, value in told.items() if value is not None) + f" {reason}".rstrip()
+        case Failed(text):
+            return text
+    return ""
+
+
+def parting(one: Path, other: Path) -> str | None:
+    """Where two copies of a campaign part, as a sentence; None where they are two campaigns."""
+    mine, theirs = history(one), history(other)
+    same = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a.digest != b.digest), None)
+    if same == 0 or not mine or not theirs:
+        return None
+    if same is None:
+        if len(mine) == len(theirs):
+            return f"{one} and {other} are the same up to their last event, {mine[-1].digest[:12]}"
+        longer, rest = (one, mine) if len(mine) > len(theirs) else (other, theirs)
+        more = len(rest) - min(len(mine), len(theirs))
+        return f"{longer} went on by {more} events where the other stopped: go on with it alone"
+    a, b, last = mine[same], theirs[same], mine[same - 1]
+    return (
+        f"{one} and {other} part after event {last.number} ({last.kind} of deployment {last.deployment}, "
+        f"{last.digest[:12]}): one goes on with {a.kind} of deployment {a.deployment} ({a.digest[:12]}), the other with "
+        f"{b.kind} of deployment {b.deployment} ({b.digest[:12]}). Go on with one of them alone"
+    )

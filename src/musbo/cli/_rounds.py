@@ -1,0 +1,43 @@
+"""What the verbs of a campaign in the field share."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from musbo.cli import _common
+
+if TYPE_CHECKING:
+    from musbo.campaign.field_campaign import Campaign
+
+
+def add_campaign(parser: argparse.ArgumentParser, task: bool = True) -> None:
+    parser.add_argument("run", type=Path, metavar="CAMPAIGN", help="the directory of a campaign")
+    if task:
+        _common.add_task(parser)
+    _common.add_json(parser)
+
+
+def add_round(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("round", type=int, metavar="ROUND", help="the number of the round, as `musbo status` shows it")
+
+
+def campaign_of(arguments: argparse.Namespace) -> "Campaign":
+    """The campaign that the words name."""
+    from musbo.campaign.field_campaign import Campaign
+
+    given, trust = getattr(arguments, "task", None), getattr(arguments, "trust_task", False)
+    return Campaign(arguments.run, task=given, trust_task=trust)
+
+
+def close(folder: Path, arguments: argparse.Namespace, said: dict[str, Any], text: str) -> int:
+    """Say what was done, and what comes next."""
+    from musbo.campaign.rounds import what_next
+    from musbo.campaign.summary import read_status
+
+    after = what_next(read_status(folder), folder)
+    if arguments.json:
+        _common.print_json({**said, **after.plain()})
+        return 0
+    print(text)
+    print(f"next: {after.text}")
+    return 0

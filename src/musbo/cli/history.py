@@ -1,0 +1,32 @@
+"""`musbo history`: what happened in a run or a campaign, event by event."""
+
+import argparse
+
+from musbo.cli import _common
+
+ORDER = 31
+HELP = "List what happened in a run or a campaign, oldest first."
+EXAMPLES = """
+  musbo history campaigns/line-3
+  musbo history campaigns/line-3 --json
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    _common.add_run(parser)
+    _common.add_json(parser)
+
+
+def action(arguments: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+
+    from musbo.campaign.history import history
+
+    found = history(arguments.run)
+    if arguments.json:
+        _common.print_json([item.plain() for item in found])
+        return 0
+    for item in found:
+        when = datetime.fromtimestamp(item.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{when}  {item.deployment or '-':>3}  {item.kind:<10} {item.text}  {item.digest[:12]}")
+    return 0

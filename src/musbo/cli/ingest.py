@@ -1,0 +1,43 @@
+"""`musbo ingest`: data come home."""
+
+import argparse
+from pathlib import Path
+
+from musbo.cli import _common, _rounds
+
+ORDER = 23
+HELP = "Take the recordings of the open round of a campaign, after the doctor has looked at them."
+EXAMPLES = """
+  musbo ingest campaigns/line-3 monday.musbo tuesday.musbo     all recordings of a round at once
+  musbo ingest campaigns/line-3 monday.musbo --accept          after you have looked at the warnings
+  musbo ingest campaigns/line-3 historian.csv --mapping mapping.toml
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    _rounds.add_campaign(parser)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="recordings (.musbo), .csv, .parquet, .npz or .hdf5")
+    parser.add_argument("--mapping", type=Path, metavar="FILE", help="TOML that says what the columns mean")
+    parser.add_argument("--accept", action="store_true", help="take them in spite of warnings")
+
+
+def action(arguments: argparse.Namespace) -> int:
+    """2 where they are refused."""
+    from musbo.campaign.homecoming import Unaccepted
+    from musbo.core.plain import plain
+
+    campaign = _rounds.campaign_of(arguments)
+    try:
+        came = campaign.ingest(arguments.files, mapping=arguments.mapping, accept=arguments.accept)
+    except Unaccepted as error:
+        if not arguments.json:
+            raise
+        _common.print_json({"refused": str(error), "findings": plain(list(error.findings))})
+        return 2
+    text = f"round {came.round} has its data: {came.transitions:,} transitions; it is spent"
+    if came.again:
+        text = f"these recordings came home in round {came.round} already: nothing was changed"
+    if not arguments.json:
+        for finding in came.findings:
+            print(f"{finding.level}: {finding.source}: {finding.text}")
+    return _rounds.close(arguments.run, arguments, plain(came), text)

@@ -1,0 +1,22 @@
+"""`musbo withdraw`: a bundle that will not be used."""
+
+import argparse
+
+from musbo.cli import _rounds
+
+ORDER = 25
+HELP = "Call a round's bundles back before they run; nothing is spent."
+EXAMPLES = """
+  musbo withdraw campaigns/line-3 2      recordings of its bundles are refused from now on
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    _rounds.add_campaign(parser, task=False)
+    _rounds.add_round(parser)
+
+
+def action(arguments: argparse.Namespace) -> int:
+    _rounds.campaign_of(arguments).withdraw(arguments.round)
+    text = f"the bundles of round {arguments.round} are called back; nothing is spent"
+    return _rounds.close(arguments.run, arguments, {"round": arguments.round}, text)
