@@ -71,9 +71,7 @@ def export(
     keep_compiled()
     run = given(run)
     if read_status(run).field:
-        raise UserError(
-            f"{run} is a campaign in the field, which writes down what leaves: use musbo.Campaign({str(run)!r}).export()."
-        )
+        raise UserError(f"{run} is a campaign in the field: use musbo.Campaign({str(run)!r}).export().")
     made, about = make(run, read_limits(limits))
     return put(run, f"deployment-{about.deployment}", out, made, about)
 

@@ -206,7 +206,7 @@ class Evaluated:
 @stored("event/candidate")
 @dataclass(frozen=True)
 class Candidate:
-    """Another policy was trained on the same data. It takes the place of the one before; that one stays in the store."""
+    """Another policy was trained on the same data. It takes the place of the one before, which stays in the store."""
 
     training: Trained
     method: Method

@@ -78,8 +78,8 @@ class Campaign:
         self._task, self._trust = find_task(task) if isinstance(task, str) else task, trust_task
         if not read_status(self.folder).field:
             raise UserError(
-                f"{folder} is a run whose field is a simulator: go on with `musbo resume {folder}`, or begin a campaign "
-                "in the field with `musbo new`."
+                f"{folder} is a run whose field is a simulator: go on with `musbo resume {folder}`, or begin a "
+                "campaign in the field with `musbo new`."
             )
 
     @classmethod

@@ -80,6 +80,6 @@ def parting(one: Path, other: Path) -> str | None:
     a, b, last = mine[same], theirs[same], mine[same - 1]
     return (
         f"{one} and {other} part after event {last.number} ({last.kind} of deployment {last.deployment}, "
-        f"{last.digest[:12]}): one goes on with {a.kind} of deployment {a.deployment} ({a.digest[:12]}), the other with "
-        f"{b.kind} of deployment {b.deployment} ({b.digest[:12]}). Go on with one of them alone"
+        f"{last.digest[:12]}): one goes on with {a.kind} of deployment {a.deployment} ({a.digest[:12]}), the other "
+        f"with {b.kind} of deployment {b.deployment} ({b.digest[:12]}). Go on with one of them alone"
     )

@@ -366,11 +366,13 @@ class Runner:
         """
         d = max(self.status().trained)
         number = len(self.status().candidates[d])
-        state, forecast = self._before(d, method), None
+        state = start = self._before(d, method)
+        forecast: Forecast | None = None
         findings: dict[str, Findings] = {}
         began = time.monotonic()
         data = assemble(self.batches(), self.capacity(), self.settings.seed)
-        for state, metrics in method.train(self.task, data, state, self.key(Purpose.TRAIN, d, number)):
+        for reached, metrics in method.train(self.task, data, start, self.key(Purpose.TRAIN, d, number)):
+            state = reached
             findings[metrics.stage] = metrics.findings
             self.observe(Training(d, metrics))
             forecast = metrics.forecast if metrics.stage == DONE else forecast
