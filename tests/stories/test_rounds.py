@@ -243,3 +243,10 @@ def test_a_run_in_a_simulator_is_no_campaign_in_the_field(tmp_path: Path):
     folders.create(tmp_path / "run", tiny.settings())
     with pytest.raises(UserError, match="field is a simulator"):
         Campaign(tmp_path / "run")
+
+
+def test_the_golden_campaign_opens_and_goes_on(tmp_path: Path):
+    campaign = copy(Path(__file__).parents[1] / "golden" / "campaign-v1", tmp_path / "campaign")
+    assert campaign.verify().problems == () and campaign.next.verb == "ingest"
+    assert campaign.status().rounds[1].called_back == 1 and campaign.status().summary.settings.budget == 4
+    assert campaign.ingest([campaign.folder / "monday.musbo"], accept=True).transitions == 100
