@@ -9,7 +9,7 @@ import musbo
 
 NAMES = {
     "musbo": """
-        Batch BuiltIn Bundle Caution Diagnostic Findings Measurement NumpyPolicy Result Summary Task UserError
+        Batch BuiltIn Bundle Campaign Caution Diagnostic Findings Measurement NumpyPolicy Result Summary Task UserError
         __version__ evaluate export find_task gym_task load_policy make_batch read_batch recipe report resume run stored
         study task_from write_batch
     """,

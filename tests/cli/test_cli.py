@@ -129,7 +129,7 @@ def test_help_of_run_fits_two_screens(algo: str, capsys: pytest.CaptureFixture[s
 def test_help_and_the_version_import_nothing_slow():
     """Of no verb but those whose help shows every setting of a method."""
     slow = ("jax", "numpy", "rich", "pyarrow", "tyro", "musbo.reporting", "musbo.cluster")
-    quick = [[], ["--version"], *([name] for name, verb in verbs().items() if name not in ("run", "study"))]
+    quick = [[], ["--version"], *([name] for name, verb in verbs().items() if name not in ("run", "new", "study"))]
     code = f"""if True:
         import sys
         from musbo.cli import main

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from musbo.cli import _common
+from musbo.core.errors import UserError
 
 if TYPE_CHECKING:
     from musbo.campaign.field_campaign import Campaign
@@ -18,7 +19,14 @@ def add_campaign(parser: argparse.ArgumentParser, task: bool = True) -> None:
 
 
 def add_round(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("round", type=int, metavar="ROUND", help="the number of the round, as `musbo status` shows it")
+    parser.add_argument("round", metavar="ROUND", help="the number of the round, as `musbo status` shows it")
+
+
+def round_of(arguments: argparse.Namespace) -> int:
+    """The number of the round."""
+    if not arguments.round.isdecimal():
+        raise UserError(f"a round is a number, as `musbo status` shows it, not {arguments.round!r}.")
+    return int(arguments.round)
 
 
 def campaign_of(arguments: argparse.Namespace) -> "Campaign":

@@ -6,7 +6,7 @@ from pathlib import Path
 from musbo.cli import _rounds
 
 ORDER = 26
-HELP = "Change the budget, the limits or the reward function of a campaign in the field."
+HELP = "Change the budget, the limits or the reward of a campaign in the field."
 EXAMPLES = """
   musbo amend campaigns/line-3 --budget 8
   musbo amend campaigns/line-3 --limits limits.toml                of every bundle from now on

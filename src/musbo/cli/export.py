@@ -6,7 +6,7 @@ from pathlib import Path
 from musbo.cli import _common, _rounds
 
 ORDER = 45
-HELP = "Write the newest policy of a run or campaign as a bundle for the field: numpy, ONNX, C."
+HELP = "Write the newest policy as a bundle for the field: numpy, ONNX, C."
 EXAMPLES = """
   musbo export runs/pendulum-musbo-quick-s0                        to bundles/ inside the run
   musbo export runs/pendulum-musbo-quick-s0 --out to-site --limits limits.toml

@@ -6,7 +6,7 @@ from pathlib import Path
 from musbo.cli import _common, _rounds
 
 ORDER = 23
-HELP = "Take the recordings of the open round of a campaign, after the doctor has looked at them."
+HELP = "Take the recordings of a round home, after the doctor has seen them."
 EXAMPLES = """
   musbo ingest campaigns/line-3 monday.musbo tuesday.musbo     all recordings of a round at once
   musbo ingest campaigns/line-3 monday.musbo --accept          after you have looked at the warnings

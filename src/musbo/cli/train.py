@@ -5,7 +5,7 @@ import argparse
 from musbo.cli import _rounds
 
 ORDER = 22
-HELP = "Train the next policy of a campaign in the field on everything that came home."
+HELP = "Train the next policy of a campaign in the field on all its data."
 EXAMPLES = """
   musbo train campaigns/line-3
   musbo train campaigns/line-3 --again                       another candidate, from the same data

@@ -6,7 +6,7 @@ from pathlib import Path
 from musbo.cli import _common
 
 ORDER = 35
-HELP = "Check that a run, a campaign or a bundle is what was written, and where two copies part."
+HELP = "Check that a run, campaign or bundle is what was written; compare copies."
 EXAMPLES = """
   musbo verify runs/pendulum-musbo-quick-s0        after a copy, or before somebody else relies on it
   musbo verify studies/small/* --json

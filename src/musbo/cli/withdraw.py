@@ -17,6 +17,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def action(arguments: argparse.Namespace) -> int:
-    _rounds.campaign_of(arguments).withdraw(arguments.round)
+    _rounds.campaign_of(arguments).withdraw(_rounds.round_of(arguments))
     text = f"the bundles of round {arguments.round} are called back; nothing is spent"
-    return _rounds.close(arguments.run, arguments, {"round": arguments.round}, text)
+    return _rounds.close(arguments.run, arguments, {"round": _rounds.round_of(arguments)}, text)
