@@ -8,9 +8,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "musbo"
 EDGE = {
-    "campaign/bundles.py",  # the manifest of a bundle
-    "cli/train.py",  # a word as TOML
-
+    "campaign/bundles.py": "reads the manifest of a bundle",
+    "cli/train.py": "reads a word as TOML",
     "campaign/upgrade.py": "reads the payloads of older formats",
     "campaign/settings.py": "reads the fields of an older version",
     "algorithms/former_metrics.py": "reads the metrics of older formats",
