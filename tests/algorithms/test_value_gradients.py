@@ -11,7 +11,7 @@ import pytest
 
 from musbo.algorithms.value_gradients import ValueGradients, logged, rival_leads
 from musbo.core.errors import UserError
-from musbo.data.batch import Batch
+from musbo.data.batch import HUMAN, LIMITED, Batch
 from musbo.data.dataset import assemble
 from musbo.learning.climb import ClimbSettings
 from musbo.learning.contest import came_true
@@ -147,28 +147,38 @@ def shared(leader: GaussianPolicy, challenger: GaussianPolicy) -> Batch:
     return batch(SharedActor(leader, challenger), 20, seed=4)
 
 
-@pytest.mark.parametrize("means", [(0.05, 0.4), (-0.9999999, 0.9999999)])
-def test_episodes_are_known_by_their_actions(means: tuple[float, float]):
-    """What each policy earned, beside the lanes that each had: every fourth is the challenger's. On the bounds too."""
-    one, two = policies(means)
-    newest = shared(one, two)
+def test_what_each_policy_earned():
+    """Beside the lanes that each had: every fourth is the challenger's."""
+    newest = shared(*policies((0.05, 0.4)))
     lane = np.arange(len(newest.returns()))
     expected = [newest.returns()[lane % 4 != 1].mean(), newest.returns()[lane % 4 == 1].mean()]
     data = assemble([random_batch(), newest], 3 * len(newest), 0)
-    key = jax.random.PRNGKey(0)
-    for pair, wanted in (((one, two), expected), ((two, one), expected[::-1])):
-        earned = came_true(data, pair, key)
-        assert earned is not None
-        np.testing.assert_allclose(earned, wanted, rtol=1e-5)
+    earned = came_true(data, 2)
+    assert earned is not None
+    np.testing.assert_allclose(earned, expected, rtol=1e-5)
+    assert came_true(data, 3) is None  # nobody else was there
 
 
-def test_a_batch_of_somebody_else_proves_nothing():
-    one, two = policies((0.05, 0.4))
-    key = jax.random.PRNGKey(0)
-    random = assemble([random_batch()], len(random_batch()), 0)
-    assert came_true(random, (one, two), key) is None
-    alone = batch(SampleActor(one), 4, seed=4)
-    assert came_true(assemble([alone], len(alone), 0), (one, two), key) is None
+def test_an_episode_belongs_to_whoever_chose_most_of_it():
+    newest = shared(*policies((0.05, 0.4)))
+    by, episode, returns = newest.by.copy(), newest.episode, newest.returns()
+    by[(episode == 1) & (newest.step % 3 > 0)] = HUMAN
+    by[(episode == 2) & (newest.step % 3 == 0)] = LIMITED
+    by[(episode == 3) & (newest.step % 3 > 0)] = 2
+    earned = came_true(assemble([replace(newest, by=by)], len(newest), 0), 3)
+    lane = np.arange(len(returns))
+    one = (lane % 4 == 1) & (lane != 1)
+    wanted = [returns[(lane % 4 != 1) & (lane != 3)].mean(), returns[one].mean(), returns[3]]
+    assert earned is not None
+    np.testing.assert_allclose(earned, wanted, rtol=1e-5)
+    cut = replace(newest, step=newest.step + (episode % 4 == 1))  # the challenger's have no beginning
+    assert came_true(assemble([cut], len(cut), 0), 2) is None
+
+
+def test_a_batch_of_one_policy_compares_nothing():
+    assert came_true(assemble([random_batch()], len(random_batch()), 0), 2) is None
+    alone = batch(SampleActor(policies((0.05, 0.4))[0]), 4, seed=4)
+    assert came_true(assemble([alone], len(alone), 0), 2) is None
 
 
 @pytest.mark.parametrize("better", [0, 1])

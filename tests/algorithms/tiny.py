@@ -19,7 +19,7 @@ from musbo.learning.imagine import Imagine
 from musbo.learning.label import Disagreement
 from musbo.learning.start import Clone
 from musbo.learning.trpo import TRPO
-from musbo.models.actor import Actor
+from musbo.models.actor import Actor, Sharing
 from musbo.models.policy import Policy, PolicySettings
 from musbo.tasks.builtin import pointmass
 from musbo.tasks.task import BuiltIn
@@ -72,8 +72,16 @@ def batch(actor: Actor, episodes: int, seed: int) -> Batch:
     rows = [np.asarray(x).swapaxes(0, 1) for x in _episodes(actor, starts, k_act)]
     obs, act, reward, next_obs = (x.reshape(-1, *x.shape[2:]) for x in rows)
     last = np.tile(np.arange(pointmass.episode_steps) == pointmass.episode_steps - 1, episodes)
+    lanes = np.arange(episodes)
+    by = actor.by(lanes) if isinstance(actor, Sharing) else np.zeros_like(lanes)
     return make_batch(
-        obs=obs, act=act, reward=reward, next_obs=next_obs, terminated=np.zeros_like(last), truncated=last
+        obs=obs,
+        act=act,
+        reward=reward,
+        next_obs=next_obs,
+        terminated=np.zeros_like(last),
+        truncated=last,
+        by=np.repeat(by, pointmass.episode_steps),
     )
 
 

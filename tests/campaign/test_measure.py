@@ -20,7 +20,7 @@ def random_batch(n: int) -> Batch:
     return Batch(
         obs=walk[:-1], act=rng.uniform(-1, 1, (n, 2)).astype(np.float32), reward=np.zeros(n, np.float32),
         next_obs=walk[1:], terminated=~last & last, truncated=last, episode=np.zeros(n, np.int32),
-        step=np.arange(n, dtype=np.int32),
+        step=np.arange(n, dtype=np.int32), by=np.zeros(n, np.int8),
     )  # fmt: skip
 
 

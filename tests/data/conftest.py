@@ -30,6 +30,7 @@ def make() -> MakeBatch:
             truncated=last & ~terminated,
             episode=np.repeat(np.arange(len(lengths)), lengths).astype(np.int32),
             step=np.concatenate([np.arange(length) for length in lengths]).astype(np.int32),
+            by=np.zeros(n, np.int8),
         )
 
     return make

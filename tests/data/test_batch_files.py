@@ -16,10 +16,10 @@ from musbo.data.batch import Batch, make_batch
 from musbo.data.files import batch_bytes, batch_from_bytes, read_batch, write_batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAMES = ("obs", "act", "reward", "next_obs", "terminated", "truncated", "episode", "step")
+NAMES = ("obs", "act", "reward", "next_obs", "terminated", "truncated", "episode", "step", "by")
 
 
-def golden_batch() -> Batch:
+def golden_batch(by: list[int] | None = None) -> Batch:
     """What the golden files hold, in numbers that any reader can check."""
     return make_batch(
         obs=[[0.0, 0.5], [1.0, -0.25], [10.0, 1e-20]],
@@ -28,6 +28,7 @@ def golden_batch() -> Batch:
         next_obs=[[1.0, -0.25], [2.0, 3e20], [11.0, 0.0]],
         terminated=[False, True, False],
         truncated=[False, False, True],
+        by=[0, 0, 0] if by is None else by,
     )
 
 
@@ -89,8 +90,18 @@ def test_file_there_and_back(make, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_golden_file_of_version_1():
-    assert_same(read_batch(GOLDEN / "batch-v1.parquet"), golden_batch())
+@pytest.mark.parametrize("version, by", [(1, None), (2, None), (3, [0, 1, -3])])
+def test_golden_files(version: int, by: list[int] | None):
+    """Of the older versions, all is by the policy."""
+    assert_same(read_batch(GOLDEN / f"batch-v{version}.parquet"), golden_batch(by))
+
+
+def test_who_chose_is_unknown_in_a_users_file(tmp_path):
+    assert read_batch(file_of(user_table(), tmp_path / "logs.parquet")).by.tolist() == [-4] * 3
+    assert read_batch(file_of(user_table(by=[0, -2, 3]), tmp_path / "logs.parquet")).by.tolist() == [0, -2, 3]
+    for wrong in ([0, 0, -5], [0, 0, 128], [0, 0.5, 0], [0, float("nan"), 0], ["a", "b", "c"]):
+        with pytest.raises(UserError, match="by"):
+            read_batch(file_of(user_table(by=wrong), tmp_path / "logs.parquet"))
 
 
 def test_golden_headers():
@@ -102,11 +113,12 @@ def test_golden_headers():
         (pq.read_schema(GOLDEN / "batch-v1.parquet"), {"version": 1}),
         (
             pq.read_schema(pa.BufferReader(batch_bytes(golden_batch()))),
-            {"version": 2, "sha256": digest.hexdigest()},
+            {"version": 3, "sha256": digest.hexdigest()},
         ),
     ):
         assert json.loads(schema.metadata[b"musbo"]) == {"format": "musbo-batch", **header}
-        assert {field.name: str(field.type) for field in schema} == {
+        later = {"by": "int8"} if header["version"] == 3 else {}
+        assert {field.name: str(field.type) for field in schema} == later | {
             "obs_0": "float",
             "obs_1": "float",
             "act_0": "float",
@@ -175,7 +187,7 @@ def test_a_column_that_occurs_twice(tmp_path):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b'{"format": "musbo-batch", "version": 3}', "it has format 3, and musbo .* reads up to 2. Upgrade musbo"),
+        (b'{"format": "musbo-batch", "version": 4}', "it has format 4, and musbo .* reads up to 3. Upgrade musbo"),
         (b'{"format": "musbo-tree", "version": 1}', "is a 'musbo-tree' file, not a 'musbo-batch' one"),
         (b'{"version": 1}', "damaged format header"),
         (b"[]", "damaged format header"),
@@ -241,5 +253,5 @@ def test_a_batch_of_nearly_nothing_but_zeros_can_be_read_again(monkeypatch: pyte
     table = pq.read_table(pa.BufferReader(data))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    with pytest.raises(UserError, match="stand for 240,000 numbers"):
+    with pytest.raises(UserError, match="stand for 260,000 numbers"):
         batch_from_bytes(sink.getvalue().to_pybytes())

@@ -49,7 +49,7 @@ def clean(episodes: int = 20, steps: int = 50, seed: int = 0) -> Batch:
             Batch(
                 obs=obs[:-1], act=act.astype(np.float32), reward=reward.astype(np.float32), next_obs=obs[1:],
                 terminated=np.zeros(steps, bool), truncated=last, episode=np.full(steps, e, np.int32),
-                step=np.arange(steps, dtype=np.int32),
+                step=np.arange(steps, dtype=np.int32), by=np.zeros(steps, np.int8),
             )
         )  # fmt: skip
     return concatenate(parts)
@@ -505,7 +505,7 @@ def test_any_numbers_give_findings_and_no_exception(data: st.DataObject, lengths
         obs=obs, act=act, reward=reward, next_obs=after,
         terminated=last & (rng.random(n) < 0.5), truncated=last,
         episode=np.repeat(np.arange(len(lengths)), lengths).astype(np.int32),
-        step=np.concatenate([np.arange(length) for length in lengths]).astype(np.int32),
+        step=np.concatenate([np.arange(length) for length in lengths]).astype(np.int32), by=np.zeros(n, np.int8),
     )  # fmt: skip
     logs = replace(
         from_batch(batch, "log"), **timed(batch, np.sort(rng.normal(size=n))), commanded=act,

@@ -109,6 +109,15 @@ def test_steps_that_are_missing_or_no_numbers_cut_the_episode(tmp_path: Path):
     assert batch.episode.tolist() == [0, 1, 2] and batch.truncated.all()
 
 
+def test_who_chose_is_the_source_of_the_record(tmp_path: Path):
+    rows = [record(i, i // 5, i % 5, [i, 0], 0.1, source=(0, 1, 2, 3, 0)[i % 5]) for i in range(10)]
+    assert musbo.read_batch(written(tmp_path / "r.musbo", rows)).by.tolist() == [0, -1, -2, -3] * 2
+    shared = head(HEADER | {"every": 4})  # episode 1 is the challenger's
+    assert musbo.read_batch(written(tmp_path / "r.musbo", rows, shared)).by.tolist() == [0, -1, -2, -3, 1, -1, -2, -3]
+    odd = head(HEADER | {"every": "x"})
+    assert musbo.read_batch(written(tmp_path / "r.musbo", rows, odd)).by.tolist() == [0, -1, -2, -3] * 2
+
+
 def test_rewards_are_read_where_every_step_has_one(tmp_path: Path):
     rows = sound()
     rows[1] = record(1, 0, 1, [1, -1], 0.1, reward=float("nan"))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from musbo.core.errors import UserError
+from musbo.data.batch import FALLBACK, HUMAN
 from musbo.data.dataset import Dataset, assemble
 from musbo.data.scaling import Normaliser
 from musbo.learning import start
@@ -68,6 +69,27 @@ def test_a_known_policy_is_recovered():
     assert distance(policy, earlier).min() > 0.2
     assert len(epochs) < QUICKLY.epochs  # stopped by the held-out part
     np.testing.assert_array_equal(policy.log_sigma, begin.log_sigma)  # cloning is of the mean
+
+
+@pytest.mark.parametrize("who", [FALLBACK, HUMAN])
+def test_what_others_steered_is_not_cloned(who: int):
+    """Half of the newest batch is a controller of the site: with its number it is left out, without it cloned."""
+    site, own = known(1), known(2)
+    steered = np.arange(2000) % 2 == 1
+    obs, act = behaved(own, 0)
+    act[steered] = np.asarray(site(f32(obs)))[steered]
+    batch = batch_of(obs, act, obs, 20)
+    begin = renormalise(init_policy(KEY, TASK, SETTINGS), known(0).normaliser)
+    apart = {}
+    for by in (0, who):
+        marked = replace(batch, by=np.where(steered, by, 0).astype(np.int8))
+        data = assemble([marked], 4000, seed=0)
+        chosen = start.clone_rows(data, begin)
+        assert len(chosen.train) + len(chosen.heldout) == (2000 if by == 0 else 1000)
+        apart[by] = distance(cloned_from(data, begin)[0], own).max()
+    assert apart[who] < 0.07 < 0.15 < apart[0]
+    nobody = assemble([replace(batch, by=np.full(2000, who, np.int8))], 4000, seed=0)
+    assert list(QUICKLY.begin(nobody, begin, None, KEY)) == [] and QUICKLY.policy(begin, None) is begin
 
 
 def test_cloning_begins_from_the_policy_that_collected():

@@ -143,7 +143,7 @@ class ValueGradients:
         )
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
-        k_fit, k_new, k_climb, k_noise, k_rival, k_contest = jax.random.split(key, 6)
+        k_fit, k_new, k_climb, k_noise, k_rival = jax.random.split(key, 5)
         scaling = measure(data, learn_reward=task.reward == "learned")
         if state.stage == "collected":
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
@@ -154,8 +154,9 @@ class ValueGradients:
                 rival = rival and soft.renormalise(rival, state.frame, frame)
             earned = None
             if state.challenger is not None:
-                one, two = state.policy, state.challenger
-                earned = came_true(data, (two, one) if state.rival_leads else (one, two), k_contest)
+                earned = came_true(data, 2)  # of the leader and the challenger
+                if earned is not None and state.rival_leads:
+                    earned = earned[::-1]
             state = replace(
                 state, stage="dynamics", frame=frame, worth=worth, climber=climber, rival=rival, earned=earned
             )

@@ -2,18 +2,22 @@
 
 Rows are grouped by episode: the rows of an episode are adjacent, `step` counts them from 0, and the last one alone
 carries a flag. `terminated` says that the world ended the episode (no value lies beyond it); `truncated` says that we
-stopped looking. A Batch only holds the arrays. Whether they keep these rules is judged in `checks`, because a batch may
-come from outside.
+stopped looking. `by` says who chose the action of a row. A Batch only holds the arrays. Whether they keep these rules
+is judged in `checks`, because a batch may come from outside.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int, Int32
+from jaxtyping import Bool, Float32, Float64, Int, Int8, Int32
 from numpy.typing import ArrayLike
 
 from musbo.core.errors import UserError
+
+LIMITED, FALLBACK, HUMAN, UNKNOWN = -1, -2, -3, -4
+"""Who chose an action where it was not the policy alone: a limiter changed it, the fallback controller chose it, a
+person did, or nobody said. Policies are 0, 1, 2, ...: 0 is the only one or the leader of those that share a batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +32,7 @@ class Batch:
     truncated: Bool[np.ndarray, " n"]
     episode: Int32[np.ndarray, " n"]
     step: Int32[np.ndarray, " n"]
+    by: Int8[np.ndarray, " n"]
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -59,8 +64,12 @@ def make_batch(
     truncated: ArrayLike,
     episode: ArrayLike | None = None,
     step: ArrayLike | None = None,
+    by: ArrayLike | None = None,
 ) -> Batch:
-    """A Batch from arrays or lists. Without `episode`, episodes are derived from `terminated` and `truncated`."""
+    """A Batch from arrays or lists. Without `episode`, episodes are derived from `terminated` and `truncated`.
+
+    Without `by`, nobody knows who chose the actions.
+    """
     columns = {
         "obs": _floats("obs", obs, 2),
         "act": _floats("act", act, 2),
@@ -76,6 +85,7 @@ def make_batch(
         else _counts("episode", episode)
     )
     columns["step"] = _steps_from_episodes(columns["episode"]) if step is None else _counts("step", step)
+    columns["by"] = np.full(n, UNKNOWN, np.int8) if by is None else as_choosers("by", by)
     wrong = [f"{name} has {len(array)}" for name, array in columns.items() if len(array) != n]
     if wrong:
         raise UserError(f"The columns of a batch must have one length, but reward has {n} rows and {', '.join(wrong)}.")
@@ -102,6 +112,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
         truncated=np.concatenate([batch.truncated for batch in batches]),
         episode=(np.cumsum(begins) - 1).astype(np.int32),
         step=np.concatenate([batch.step for batch in batches]),
+        by=np.concatenate([batch.by for batch in batches]),
     )
 
 
@@ -160,3 +171,16 @@ def _counts(name: str, values: ArrayLike) -> Int32[np.ndarray, " n"]:
     if len(wrong):
         raise UserError(f"{name} must be whole numbers from 0 to {limit}, but row {wrong[0]} holds {array[wrong[0]]}.")
     return array.astype(np.int32)
+
+
+def as_choosers(name: str, values: ArrayLike) -> Int8[np.ndarray, " n"]:
+    """Who chose the actions, from whole numbers."""
+    array = _array(name, values, 1)
+    limit = np.iinfo(np.int8).max
+    wrong = np.flatnonzero(~((array >= UNKNOWN) & (array <= limit)) | (array != np.floor(array)))
+    if len(wrong):
+        raise UserError(
+            f"{name} must be whole numbers from {UNKNOWN} to {limit} (0 is the policy), but row {wrong[0]} holds "
+            f"{array[wrong[0]]}."
+        )
+    return array.astype(np.int8)

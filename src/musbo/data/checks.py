@@ -98,6 +98,7 @@ def _layout(batch: Batch, task: Task, origin: Origin) -> Iterator[Finding]:
         "truncated": ((n,), np.bool_),
         "episode": ((n,), np.int32),
         "step": ((n,), np.int32),
+        "by": ((n,), np.int8),
     }
     for name, (shape, dtype) in expected.items():
         array = getattr(batch, name)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Bool, Float32, Int, Shaped
+from jaxtyping import Bool, Float32, Int, Int8, Shaped
 
 from musbo.core.errors import UserError
-from musbo.data.batch import as_flags
+from musbo.data.batch import as_choosers, as_flags
 from musbo.data.finding import Finding, Refused
 from musbo.data.mapping import UNITS, Column
 
@@ -92,6 +92,14 @@ def flags_of(data: pa.Table, name: str | None, source: str) -> Bool[np.ndarray, 
         return np.zeros(data.num_rows, bool)
     with named(source):
         return as_flags(name, numbers_of(data, name, source))
+
+
+def choosers_of(data: pa.Table, name: str | None, source: str) -> Int8[np.ndarray, " n"] | None:
+    """Who chose the actions, where the log says."""
+    if name is None:
+        return None
+    with named(source):
+        return as_choosers(name, numbers_of(data, name, source))
 
 
 def block_of(data: pa.Table, columns: Sequence[Column], source: str) -> Float32[np.ndarray, "n k"]:

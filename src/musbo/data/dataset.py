@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, Int32
+from jaxtyping import Array, Bool, Float32, Int, Int8, Int32
 
 from musbo.core.errors import UserError
 from musbo.core.registry import stored
@@ -38,6 +38,8 @@ class Dataset(eqx.Module):
     """Rows whose `obs` is the first state of an episode."""
     deployment: Int32[Array, " c"]
     """Number of the deployment that brought the row, from 1; 0 in free rows."""
+    by: Int8[Array, " c"]
+    """Who chose the action, as in a batch; 0 in free rows."""
 
     @property
     def capacity(self) -> int:
@@ -67,6 +69,7 @@ def assemble(batches: Iterable[Batch], capacity: int, seed: int, heldout_share: 
             "heldout": split(batch, seed, number, heldout_share),
             "initial": batch.initial(),
             "deployment": np.full(len(batch), number, np.int32),
+            "by": batch.by,
         }
         sizes.append((batch.obs.shape[1], batch.act.shape[1]))
         if sizes[-1] != sizes[0]:

@@ -1,14 +1,14 @@
 """Batches as files. Ours are Parquet: one flat column per number, so that any table library can read and write them.
 
-Columns: obs_0, obs_1, ..., act_0, ..., reward, next_obs_0, ..., terminated, truncated, episode and step. Our own files
-carry a format version in the metadata of the schema; a file without one was made by a user. How users' files are read,
-in this layout or another, is in `logs`.
+Columns: obs_0, obs_1, ..., act_0, ..., reward, next_obs_0, ..., terminated, truncated, episode, step and by. Our own
+files carry a format version in the metadata of the schema; a file without one was made by a user. How users' files are
+read, in this layout or another, is in `logs`.
 """
 
 import hashlib
 import io
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from musbo.data.readers.parquet import open_parquet
 from musbo.data.readers.table import Table, is_modest
 
 FORMAT = "musbo-batch"
-VERSION = 2
-"""2 carries a digest of its numbers."""
+VERSION = 3
+"""2 carries a digest of its numbers, 3 says who chose each action."""
 METADATA_KEY = b"musbo"
 
 
@@ -39,7 +39,7 @@ def batch_bytes(batch: Batch) -> bytes:
     columns |= {"reward": batch.reward}
     columns |= {f"next_obs_{i}": column for i, column in enumerate(batch.next_obs.T)}
     columns |= {"terminated": batch.terminated, "truncated": batch.truncated}
-    columns |= {"episode": batch.episode, "step": batch.step}
+    columns |= {"episode": batch.episode, "step": batch.step, "by": batch.by}
     # No writer here: equal batches give equal bytes, whichever version of musbo writes them.
     header = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(batch)}).encode()
     table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
@@ -87,17 +87,21 @@ def read_logs(path: Path | str, mapping: Mapping | Path | str | None = None) -> 
 
 
 def _read(table: Table, mapping: Mapping | None) -> Logs:
-    said = _known_header(table)
+    version, said = _known_header(table)
     logs = transitions(table, mapping or known_layout(table.names, table.source))
-    if mapping is None and said is not None and said != _digest(logs.batch):
+    if version in (1, 2) and "by" not in logs.used:  # written before there was that column, by what collects
+        logs = replace(logs, batch=replace(logs.batch, by=np.zeros(len(logs), np.int8)))
+    if mapping is None and said is not None and said != _digest(logs.batch, version):
         raise UserError(f"{table.source} is damaged (it is not what its digest says): make or copy it again.")
     return logs
 
 
-def _digest(batch: Batch) -> str:
+def _digest(batch: Batch, version: int = VERSION) -> str:
     """SHA-256 of all numbers of a batch."""
     found = hashlib.sha256()
     for column in fields(Batch):
+        if version < 3 and column.name == "by":
+            continue
         array = np.ascontiguousarray(getattr(batch, column.name))
         found.update(f"{column.name} {array.dtype.str} {array.shape}".encode())
         found.update(array.tobytes())
@@ -109,13 +113,13 @@ def write_batch(path: Path | str, batch: Batch) -> None:
     write_whole(Path(path), batch_bytes(batch))
 
 
-def _known_header(table: Table) -> str | None:
-    """The digest that a file of ours says; None for a user's file, and for one of format 1."""
+def _known_header(table: Table) -> tuple[int, str | None]:
+    """The version of a file of ours and the digest that it says; 0 for a user's file, and no digest in format 1."""
     if METADATA_KEY not in table.metadata:
-        return None
+        return 0, None
     try:
         found: Any = json.loads(table.metadata[METADATA_KEY])
     except (ValueError, RecursionError):
         found = None
     version = require_known(found, FORMAT, VERSION, table.source)
-    return found.get("sha256", "missing" if version >= 2 else None)
+    return version, found.get("sha256", "missing" if version >= 2 else None)

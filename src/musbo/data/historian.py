@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from jaxtyping import Bool, Float32, Float64, Int
 
 from musbo.core.errors import UserError
-from musbo.data.columns import Clock, clock_of, flags_of, identities, labels_of, numeric, together, whole
+from musbo.data.columns import Clock, choosers_of, clock_of, flags_of, identities, labels_of, numeric, together, whole
 from musbo.data.mapping import Chosen, Column, Mapping
 
 NEARLY = 1e-6
@@ -39,6 +39,8 @@ class Rows:
     machine: Int[np.ndarray, " n"] | None
     machines: tuple[str, ...]
     clock: Clock | None
+    by: Int[np.ndarray, " n"] | None
+    """Who chose the action, as in a batch."""
     row: Int[np.ndarray, " n"]
     """The row of the table."""
 
@@ -85,6 +87,7 @@ def evenly(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> tup
     flags = [flags_of(data, name, source) for name in (chosen.terminated, chosen.truncated)]
     time = (clock.values - clock.values[:1]).astype(np.float64) * clock.seconds
     grid, unordered, gaps = _grid(time, group, flags[0] | flags[1], mapping, source)
+    by = choosers_of(data, chosen.by, source)
     blocks: dict[str, np.ndarray] = {}
     good = np.ones(len(grid.step_at), bool)
     counts, lost = np.zeros(3, int), {}
@@ -116,6 +119,7 @@ def evenly(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> tup
         machine=None if machine is None else machine[row][good],
         machines=machines,
         clock=Clock(_times(grid, time)[good], 1.0),
+        by=None if by is None else by[row][good],
         row=row[good],
     )
     split = int(np.sum(inside & good[1:] & ~good[:-1])) if len(good) else 0

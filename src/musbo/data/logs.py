@@ -19,6 +19,7 @@ from musbo.data.checks import Origin
 from musbo.data.columns import (
     Clock,
     block_of,
+    choosers_of,
     clock_of,
     flags_of,
     identities,
@@ -113,6 +114,7 @@ def from_dataframe(
     gap: float | None = None,
     machine: str | None = None,
     commanded: str | Column | Sequence[str | Column] = (),
+    by: str | None = None,
     interval: float | None = None,
     quality: str | None = None,
     good: Sequence[str] = GOOD,
@@ -126,7 +128,7 @@ def from_dataframe(
     """
     meant = mapping(
         obs=obs, act=act, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated,
-        episode=episode, time=time, step=step, gap=gap, machine=machine, commanded=commanded, interval=interval,
+        episode=episode, time=time, step=step, gap=gap, machine=machine, commanded=commanded, by=by, interval=interval,
         quality=quality, good=good, time_unit=time_unit, time_format=time_format, source="from_dataframe",
     )  # fmt: skip
     return transitions(open_frame(frame, "the frame"), meant)
@@ -182,6 +184,7 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
             truncated=truncated,
             episode=number[kept],
             step=numbers_of(data, chosen.step, source)[rows] if chosen.step and not gaps else None,
+            by=_picked(read.by, rows),
         )
     time = until = None
     if read.clock is not None and chosen.time:
@@ -233,6 +236,7 @@ def _rows(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> Rows
         machine=machine,
         machines=machines,
         clock=clock_of(data, chosen.time or chosen.step, source, mapping.time_unit, mapping.time_format),
+        by=choosers_of(data, chosen.by, source),
         row=np.arange(data.num_rows),
     )
 

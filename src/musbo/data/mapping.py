@@ -89,6 +89,8 @@ class Mapping:
     """The machine of a row, a number or a name: rows of different machines are of different episodes."""
     commanded: tuple[Column, ...] = ()
     """Actions as they were commanded, where act has those that were executed: they are compared."""
+    by: str | None = None
+    """Who chose the action: 0 the policy, -1 a limiter changed it, -2 the fallback, -3 a person, -4 unknown."""
     interval: float | None = None
     """Seconds of a step: the log is brought to even steps, and episodes are split where a value is missing."""
     quality: str | None = None
@@ -164,6 +166,7 @@ def mapping(
     gap: float | None = None,
     machine: str | None = None,
     commanded: str | Column | Sequence[str | Column] = (),
+    by: str | None = None,
     interval: float | None = None,
     quality: str | None = None,
     good: Sequence[str] = GOOD,
@@ -174,8 +177,8 @@ def mapping(
     """A Mapping from names."""
     return Mapping(
         _columns(obs), _columns(act), None if reward is None else _column(reward), _columns(next_obs),
-        terminated, truncated, episode, time, step, gap, machine, _columns(commanded), interval, quality, tuple(good),
-        time_unit, time_format, source,
+        terminated, truncated, episode, time, step, gap, machine, _columns(commanded), by, interval, quality,
+        tuple(good), time_unit, time_format, source,
     )  # fmt: skip
 
 
@@ -253,7 +256,7 @@ def _parse_column(said: Any, where: str) -> Column:
 LAYOUTS = {
     "ours": {
         "obs": "obs", "act": "act", "reward": "reward", "next_obs": "next_obs", "terminated": "terminated",
-        "truncated": "truncated", "episode": "episode", "step": "step",
+        "truncated": "truncated", "episode": "episode", "step": "step", "by": "by",
     },
     "D4RL": {
         "obs": "observations", "act": "actions", "reward": "rewards", "next_obs": "next_observations",
@@ -305,12 +308,22 @@ class Chosen:
     step: str | None
     machine: str | None
     commanded: tuple[Column, ...]
+    by: str | None
     quality: str | None
 
     def names(self) -> list[str]:
         """Every column once."""
         lists = [*self.obs, *self.act, *self.next_obs, *self.commanded, *([self.reward] if self.reward else [])]
-        single = (self.terminated, self.truncated, self.episode, self.time, self.step, self.machine, self.quality)
+        single = (
+            self.terminated,
+            self.truncated,
+            self.episode,
+            self.time,
+            self.step,
+            self.machine,
+            self.by,
+            self.quality,
+        )
         single = (*single, *(one.quality for one in lists))
         return list(dict.fromkeys([*(one.column for one in lists), *(one for one in single if one is not None)]))
 
@@ -330,6 +343,7 @@ def choose(mapping: Mapping, names: Sequence[str], source: str) -> Chosen:
         step=mapping.step,
         machine=mapping.machine,
         commanded=_expanded(mapping.commanded, names, 0),
+        by=mapping.by,
         quality=mapping.quality,
     )
     known = set(names)

@@ -13,13 +13,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, Int32, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float32, Int, Int8, Int32, PRNGKeyArray, UInt32
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, rows_of
 from musbo.data.checks import LARGEST
 from musbo.field.worlds import LaneFailed, World
-from musbo.models.actor import Actor, for_lanes
+from musbo.models.actor import Actor, chosen_by, for_lanes
 from musbo.tasks.task import Task
 
 
@@ -71,6 +71,9 @@ class Explorer:
     def answer(self, crew: Crew, t: int, asked: Any) -> tuple[Any, Any]:
         return asked
 
+    def by(self, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
+        return chosen_by(self._actor, self._first + lanes)
+
 
 class Oracle:
     """The actor may try its tentative action in a copy of the simulator before it acts."""
@@ -78,7 +81,7 @@ class Oracle:
     def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
         self.extra_steps = 0
         self._task, self._world = task, world
-        self._arrays, self._static = _split(actor)
+        self._actor, (self._arrays, self._static) = actor, _split(actor)
         self._keys = [list(pair) for pair in jax.random.key_data(jax.random.split(key, (world.crews, 2)))]
 
     def ask(self, crew: Crew, t: int) -> Any:
@@ -90,6 +93,9 @@ class Oracle:
         next_obs[crew.rows] = self._world.peek(crew.lanes, tried[crew.rows])
         self.extra_steps += len(crew.rows)
         return _act_oracle(self._static, self._arrays, self._keys[crew.number][1], t, crew.obs, asked, next_obs)
+
+    def by(self, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
+        return chosen_by(self._actor, lanes)
 
 
 class Steady:
@@ -105,6 +111,9 @@ class Steady:
     def answer(self, crew: Crew, t: int, asked: Any) -> tuple[Any, Any]:
         act = np.clip(np.asarray(asked, np.float32), self._task.low, self._task.high)
         return act, np.zeros(len(act), np.float32)
+
+    def by(self, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
+        return np.zeros(len(lanes), np.int8)
 
 
 Mind = Explorer | Oracle | Steady
@@ -180,13 +189,14 @@ class _Moment(NamedTuple):
     signal: Float32[np.ndarray, " b"]
 
 
-def _together(moments: list[_Moment]) -> tuple[Batch, Float32[np.ndarray, " n"]]:
+def _together(moments: list[_Moment], mind: Mind) -> tuple[Batch, Float32[np.ndarray, " n"]]:
     """All transitions and their signal, lane after lane, so that the rows of an episode are adjacent."""
     lanes, *columns = (np.concatenate(column) for column in zip(*moments, strict=True))
     order = np.argsort(lanes, kind="stable")  # the moments of a lane are in the order of time
     obs, act, reward, next_obs, terminated, truncated, step, signal = (column[order] for column in columns)
     episode = (np.cumsum(step == 0) - 1).astype(np.int32)
-    return Batch(obs, act, reward, next_obs, terminated, truncated, episode, step), signal
+    by = mind.by(lanes[order])  # a lane has one policy throughout
+    return Batch(obs, act, reward, next_obs, terminated, truncated, episode, step, by), signal
 
 
 class Fault(Exception):
@@ -228,15 +238,15 @@ def drive(
     except LaneFailed as failure:
         step = next((int(crew.steps[failure.lane - crew.first]) for crew in crews if failure.lane in crew.lanes), 0)
         text = f"the simulator of task {task.name} failed in step {step + 1} of an episode: {failure}"
-        raise Fault(text, *_finished(moments)) from failure
-    return _together(moments)
+        raise Fault(text, *_finished(moments, mind)) from failure
+    return _together(moments, mind)
 
 
-def _finished(moments: list[_Moment]) -> tuple[Batch | None, Float32[np.ndarray, " n"]]:
+def _finished(moments: list[_Moment], mind: Mind) -> tuple[Batch | None, Float32[np.ndarray, " n"]]:
     """The episodes among the moments that are over."""
     if not moments:
         return None, np.zeros(0, np.float32)
-    batch, signal = _together(moments)
+    batch, signal = _together(moments, mind)
     last = batch.terminated | batch.truncated
     whole = np.isin(batch.episode, batch.episode[last])
     kept = rows_of(batch, whole)

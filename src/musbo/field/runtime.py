@@ -665,6 +665,7 @@ class Runtime:
             "act": manifest["action"]["names"],
             "limits": self.limits,
             "explore": self._explore,
+            "every": manifest["explore"].get("every") if self._explore else None,
         }
 
     def _fallback_of(self, given: Optional[Fallback]) -> Callable[[np.ndarray], Action]:

@@ -1,6 +1,7 @@
 """Where a deployment's policy optimisation starts (line 5 of the paper's training function).
 
-`Clone` fits the policy to the newest batch by behaviour cloning, beginning from the policy that collected it;
+`Clone` fits the policy to the newest batch by behaviour cloning, beginning from the policy that collected it (steps
+that the fallback controller or a person steered are left out: they are not the policy's);
 `Continue` takes that policy as it is. The reference policy enters only through this start and the trust region.
 A new start is a frozen dataclass with the three methods of `Start`, stored as `start/...`.
 """
@@ -16,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from musbo.core.diagnostics import Stage
 from musbo.core.registry import stored
+from musbo.data.batch import FALLBACK, HUMAN
 from musbo.data.dataset import Dataset, rows
 from musbo.learning import fit
 from musbo.learning.fit import Epoch, FitSettings, FitState, Rows
@@ -95,7 +97,10 @@ class Clone:
         self, data: Dataset, policy: Policy, work: FitState | None, key: PRNGKeyArray
     ) -> Iterator[tuple[FitState, Epoch]]:
         work = work or fit.begin(jax.tree.map(lambda leaf: leaf[None], policy.mlp))
-        return fit.epochs(self.as_fit(), ActionError(), clone_rows(data, policy), work, key)
+        chosen = clone_rows(data, policy)
+        if not len(chosen.train) or not len(chosen.heldout):  # others steered: the policy stays as it is
+            return iter(())
+        return fit.epochs(self.as_fit(), ActionError(), chosen, work, key)
 
     def policy(self, policy: Policy, work: FitState | None) -> Policy:
         return policy if work is None else replace(policy, mlp=member(work.best, 0))
@@ -119,5 +124,5 @@ def clone_rows(data: Dataset, policy: Policy) -> Rows:
     x = (data.obs - policy.normaliser.mean[None]) / policy.normaliser.std[None]
     y = (data.act - policy.centre[None]) / policy.half_range[None]
     deployment, heldout = np.asarray(data.deployment), np.asarray(data.heldout)
-    newest = np.asarray(data.live) & (deployment == deployment.max())
+    newest = np.asarray(data.live) & (deployment == deployment.max()) & ~np.isin(np.asarray(data.by), (FALLBACK, HUMAN))
     return Rows(x, y, rows(newest & ~heldout), rows(newest & heldout))

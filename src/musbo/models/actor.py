@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Int8, PRNGKeyArray
 
 from musbo.core.diagnostics import NOTHING, Diagnostic, Findings
 from musbo.models.gaussian import GaussianPolicy, head
@@ -69,6 +69,20 @@ class Shippable(Protocol):
     def ship(self, obs: Obs, act: Act) -> Shipped:
         """What goes into a bundle; the golden values are those of `obs` and the policy's own actions there."""
         ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """An actor of several policies that share the lanes."""
+
+    def by(self, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
+        """The number of the policy that has each lane; 0 is the leader."""
+        ...
+
+
+def chosen_by(actor: Actor, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
+    """The number of the policy that has each lane; most actors have one."""
+    return actor.by(lanes) if isinstance(actor, Sharing) else np.zeros(len(lanes), np.int8)
 
 
 class UniformActor(eqx.Module):
@@ -169,6 +183,9 @@ class SharedActor(eqx.Module):
         challenged = lanes % EVERY == 1  # two lanes are one for each
         act = jnp.where(challenged[:, None], self.challenger.draw(obs, key), self.leader.draw(obs, key))
         return act, challenged.astype(jnp.float32)
+
+    def by(self, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
+        return (lanes % EVERY == 1).astype(np.int8)
 
     def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
         about = "Share of the batch that the challenger collected."

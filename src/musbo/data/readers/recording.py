@@ -154,6 +154,12 @@ def _columns(header: dict[str, Any], records: np.ndarray) -> dict[str, Callable[
         # In a closing row nothing was executed, and nobody asks: only its observation is used.
         return np.where(acted, kept["executed"][:, i], np.float32(0))
 
+    def by() -> np.ndarray:
+        """Of policies that share the episodes, the challenger has every so manieth: see `SharedActor`."""
+        shared = header.get("every")
+        second = kept["episode"] % shared == 1 if isinstance(shared, int) and shared > 1 else np.zeros(len(kept), bool)
+        return np.where((kept["source"] == 0) & second, np.int8(1), -kept["source"].astype(np.int8))
+
     columns = each("obs", "obs")
     columns |= {f"act_{i}": partial(executed, i) for i in range(records["executed"].shape[1])}
     if not last.all() and np.isfinite(kept["reward"][~last]).all():
@@ -163,6 +169,7 @@ def _columns(header: dict[str, Any], records: np.ndarray) -> dict[str, Callable[
         "truncated": lambda: flag(TRUNCATED) & ~flag(TERMINATED),
         "episode": lambda: np.cumsum(begins) - 1,
         "step": lambda: row - np.maximum.accumulate(np.where(begins, row, 0)),
+        "by": by,
         "time": lambda: np.ascontiguousarray(kept["time"]),
         "source": lambda: words(kept["source"], SOURCES),
         "reason": lambda: words(kept["reason"], REASONS),
