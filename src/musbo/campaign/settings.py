@@ -13,8 +13,9 @@ from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.registry import stored
 from musbo.field.find import find_task, found_again
-from musbo.tasks.find import is_python
+from musbo.tasks.find import is_own, is_python
 from musbo.tasks.task import Task, labels
+from musbo.tasks.toml import is_toml, read_declared, require_no_python
 
 SEEDS = 2**32  # jax.random.PRNGKey takes no more bits than that, and repeats itself beyond
 
@@ -105,23 +106,25 @@ def task_name(task: str | Task) -> str:
     if isinstance(task, Task):
         return task.name if found_again(task) else f"<{task.name}>"
     place, name = _file_and_name(task)
-    return f"{place.resolve()}:{name}" if place else task
+    return f"{place.resolve()}{name}" if place else task
 
 
 def task_for(folder: Path, name: str) -> str:
     """The name of a task as it is stored in `folder`: a file by its path from there, so that both can move together."""
     place, own = _file_and_name(name)
-    return f"{os.path.relpath(place, folder.resolve())}:{own}" if place and place.is_absolute() else name
+    return f"{os.path.relpath(place, folder.resolve())}{own}" if place and place.is_absolute() else name
 
 
 def task_in(folder: Path, name: str) -> str:
     """The name of a task that is stored in `folder`, for this process."""
     place, own = _file_and_name(name)
-    return f"{(folder.resolve() / place).resolve()}:{own}" if place else name
+    return f"{(folder.resolve() / place).resolve()}{own}" if place else name
 
 
 def short_name(task: str) -> str:
-    """A task in names of files and directories: of `/somewhere/file.py:NAME` NAME."""
+    """A task in names of files and directories: of `/somewhere/file.py:NAME` NAME, of `/somewhere/plant.toml` plant."""
+    if is_toml(task):
+        return slug(Path(task).stem) or "task"
     return slug(task.rpartition(":")[2]) or "task"
 
 
@@ -131,13 +134,16 @@ def slug(text: str) -> str:
 
 
 def _file_and_name(task: str) -> tuple[Path | None, str]:
+    """The file of a task, and what stands behind it in its name."""
+    if is_toml(task):
+        return given(task), ""
     place, colon, name = task.rpartition(":")
-    return (given(place), name) if colon and place.endswith(".py") else (None, task)
+    return (given(place), f":{name}") if colon and place.endswith(".py") else (None, task)
 
 
 def shown_name(task: str, own: str = "") -> str:
     """A task in titles and names of files: by the name that it gives itself where the other is a place in a file."""
-    return slug(own) or short_name(task) if is_python(task) else short_name(task)
+    return slug(own) or short_name(task) if is_own(task) else short_name(task)
 
 
 def default_folder(settings: Campaign, own: str = "") -> Path:
@@ -223,11 +229,13 @@ def load_task(name: str, given: Task | None = None, trusted: bool = False) -> Ta
             "go on in Python with musbo.resume(folder, task=...), or name it with --task file.py:NAME."
         )
     require_trusted(name, trusted)
-    return find_task(name)
+    return find_task(name, trusted)
 
 
 def require_trusted(name: str, trusted: bool) -> None:
     """Refuse a task that is somebody's Python, unless the user has said that it may be run."""
+    if is_toml(name) and not trusted:
+        require_no_python(name, read_declared(name))
     if is_python(name) and not trusted:
         raise UserError(
             f"the task is Python code, {name}, which is not run without your word: look at it, then add --trust-task, "

@@ -13,6 +13,7 @@ EXAMPLES = """
   musbo run Hopper-v5                                    any environment of Gymnasium; dm_control:walker-walk too
   musbo run my_task.py:TASK --preset quick --out runs/mine
   musbo run my_task.py:TASK --data logs.parquet --budget 1    pure offline: no simulator is needed
+  musbo run plant.toml --data logs.parquet --budget 1         a task without code
   musbo run my_task.py:TASK --data logs.csv --mapping mapping.toml --budget 1   columns of other names
   musbo run pointmass --import my_method.py              with a method or a part of your own
   musbo run pointmass --json > result.json
@@ -37,7 +38,7 @@ def action(arguments: argparse.Namespace) -> int:
     from musbo.cli._common import advance
     from musbo.core.errors import UserError
     from musbo.data.files import read_logs
-    from musbo.tasks.find import is_python
+    from musbo.tasks.find import is_own
 
     settings = command.campaign_of(arguments)
     if arguments.mapping and not arguments.data:
@@ -46,4 +47,4 @@ def action(arguments: argparse.Namespace) -> int:
     for each in logs:
         print(f"musbo: {each}", file=sys.stderr)
     folder = api.start(settings, logs, arguments.out)
-    return advance(folder, arguments, None, trust_task=is_python(arguments.task))  # it was named here
+    return advance(folder, arguments, None, trust_task=is_own(arguments.task))  # it was named here

@@ -99,10 +99,10 @@ def action(arguments: argparse.Namespace) -> int:
 
 def _again(arguments: argparse.Namespace, out: Path) -> str:
     from musbo.cluster.study import recorded
-    from musbo.tasks.find import is_python
+    from musbo.tasks.find import is_own
 
     known = recorded(out)
-    word = ["--trust-task"] if known and any(map(is_python, known.tasks)) else []
+    word = ["--trust-task"] if known and any(map(is_own, known.tasks)) else []
     return _imports.again("study", arguments, "--out", out, *word)
 
 

@@ -8,21 +8,25 @@ from musbo.field.task_from import task_from
 from musbo.field.worlds import import_gymnasium
 from musbo.tasks.find import DM_CONTROL, OWN, TASKS, is_python, our_task, own_task
 from musbo.tasks.task import DmControl, Gym, Task
+from musbo.tasks.toml import is_toml, toml_task
 
 _ID = re.compile(r".*-v\d+")
 
 
-def find_task(name: str) -> Task:
-    """A task by its name; one of ours comes first.
+def find_task(name: str, trusted: bool = True) -> Task:
+    """A task by its name; one of ours comes first. Without `trusted` no Python that a TOML file names is loaded.
 
     - `hopper`: one of `musbo tasks`;
     - `Hopper-v5`: an environment that is registered with Gymnasium;
     - `dm_control:walker-walk`: a task of the dm_control suite;
     - `package.module:NAME` or `path/to/file.py:NAME`: a Task, or a function without arguments that returns one;
+    - `path/to/plant.toml`: a task without a simulator;
     - `package.module:Name-v0`: an environment that the module registers with Gymnasium.
     """
     if name in TASKS:
         return our_task(name)
+    if is_toml(name):
+        return toml_task(name, trusted)
     if is_python(name) and not _ID.fullmatch(name):
         return own_task(name)
     if name.startswith(DM_CONTROL) or is_python(name) or (_ID.fullmatch(name) and name in import_gymnasium().registry):

@@ -12,6 +12,7 @@ from typing import Any
 from musbo.core.errors import UserError
 from musbo.tasks import builtin, modules, paper
 from musbo.tasks.task import Task
+from musbo.tasks.toml import is_toml, toml_digest
 
 _OURS = {
     task.name: task
@@ -39,7 +40,7 @@ TASKS: dict[str, str] = {
     "cheetah-run-gym": "run at 10 m/s; Gymnasium HalfCheetah-v5 body, 17 observations, 6 actions, 1000 steps",
 }
 
-OWN = "a task of your own is named as path/to/file.py:NAME or package.module:NAME"
+OWN = "a task of your own is named as path/to/file.py:NAME, package.module:NAME or path/to/file.toml"
 
 
 DM_CONTROL = "dm_control:"
@@ -53,7 +54,12 @@ def our_task(name: str) -> Task:
 
 def is_python(name: str) -> bool:
     """Whether a name leads to Python that is not part of an installed simulator: a module or a file."""
-    return ":" in name and not name.startswith(DM_CONTROL)
+    return ":" in name and not name.startswith(DM_CONTROL) and not is_toml(name)
+
+
+def is_own(name: str) -> bool:
+    """Whether a name leads to what the user wrote: Python, or a TOML file that may name some."""
+    return is_python(name) or is_toml(name)
 
 
 def own_task(name: str) -> Task:
@@ -80,6 +86,8 @@ def own_task(name: str) -> Task:
 
 def digest(name: str) -> str | None:
     """SHA-256 of the source of a task of one's own; None for other tasks, and where there is no source file."""
+    if is_toml(name):
+        return toml_digest(name)
     if not is_python(name):
         return None
     place = name.rpartition(":")[0]

@@ -68,8 +68,9 @@ class Task:
 
     `reward(obs, act, next_obs)` and `terminated(next_obs)` are functions of one example, written with jax.numpy, or
     "learned"; `terminated=None` states that episodes end by their time limit only. Without a `simulator` there are only
-    logs. `speed` is the index of the forward velocity among the observations, for reports; `initial` draws an initial
-    observation, where the reset distribution is known.
+    logs. `interval` is in seconds; `obs_low` and `obs_high` are the range of every observation; `act_change` is the
+    largest change of an action in a step. `speed` is the index of the forward velocity among the observations, for
+    reports; `initial` draws an initial observation, where the reset distribution is known.
     """
 
     name: str
@@ -87,6 +88,10 @@ class Task:
     obs_units: tuple[str, ...] = ()  # "m/s", or "" for a number without a unit
     act_names: tuple[str, ...] = ()
     act_units: tuple[str, ...] = ()
+    interval: float | None = None  # seconds between two actions, where they are known
+    obs_low: tuple[float, ...] = ()  # the range of every observation, as the plant's people know it; empty: unknown
+    obs_high: tuple[float, ...] = ()
+    act_change: tuple[float | None, ...] = ()  # the largest change of each action in a step; None: no limit
 
     def __post_init__(self) -> None:
         def refuse(text: str) -> None:
@@ -115,6 +120,18 @@ class Task:
                 refuse(f"{field} needs {size} entries or none, not {len(texts)}.")
             if field.endswith("names") and len(set(texts)) != len(texts):
                 refuse(f"{field} has the same name twice: {max(texts, key=texts.count)!r}.")
+        if self.interval is not None and not (math.isfinite(self.interval) and self.interval > 0):
+            refuse(f"interval is in seconds and above 0, not {self.interval}.")
+        if len(self.obs_low) not in (0, self.obs_size) or len(self.obs_high) != len(self.obs_low):
+            refuse(f"obs_low and obs_high need {self.obs_size} numbers each, or none.")
+        for i, (low, high) in enumerate(zip(self.obs_low, self.obs_high, strict=True)):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                refuse(f"observation {i} needs a finite range with low < high, not [{low}, {high}].")
+        if len(self.act_change) not in (0, self.act_size):
+            refuse(f"act_change needs {self.act_size} numbers or none, not {len(self.act_change)}.")
+        for i, most in enumerate(self.act_change):
+            if most is not None and not (math.isfinite(most) and most > 0):
+                refuse(f"act_change of action {i} must be above 0, or None for no limit, not {most}.")
         for field, value in (("reward", self.reward), ("terminated", self.terminated)):
             if isinstance(value, str) and value != "learned":
                 refuse(f"{field} must be a function or 'learned', not {value!r}.")
