@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from musbo.algorithms.value_gradients import ValueGradients, logged, rival_leads
+from musbo.algorithms.value_gradients import ValueGradients, _errors_unknown, logged, rival_leads
 from musbo.core.errors import UserError
 from musbo.data.batch import HUMAN, LIMITED, Batch
 from musbo.data.dataset import assemble
 from musbo.learning.climb import ClimbSettings
-from musbo.learning.contest import came_true
-from musbo.learning.handover import Check, Choice, Rating
+from musbo.learning.contest import Earned, came_true
+from musbo.learning.handover import BestImagined, Check, Choice, Rating
 from musbo.learning.replay import logged as as_logged
 from musbo.learning.soft import SoftSettings
 from musbo.learning.window import WindowSettings
@@ -113,23 +114,25 @@ def test_the_unit_and_the_zero_of_rewards_are_nothing_to_the_rival():
 
 
 @pytest.mark.parametrize(
-    "earned, promised, leads",
+    "earned, promised, before, leads",
     [
-        (None, (3.0, 5.0), True),  # nothing came true yet: M decides
-        (None, (5.0, 3.0), False),
-        ((10.0, 20.0), (99.0, 25.0), True),  # what came true decides, not what is promised
-        ((20.0, 10.0), (25.0, 99.0), False),
-        ((10.0, 20.0), (99.0, 9.0), False),  # even M promises less of it than the other has earned
-        ((20.0, 10.0), (9.0, 99.0), True),
+        (None, (3.0, 5.0), False, True),  # nothing came true yet: M decides
+        (None, (5.0, 3.0), False, False),
+        ((10.0, 20.0), (99.0, 25.0), False, True),  # what came true decides, not what is promised
+        ((20.0, 10.0), (25.0, 99.0), True, False),
+        ((10.0, 20.0), (99.0, 9.0), False, False),  # even M promises less of it than the other has earned
+        ((20.0, 10.0), (9.0, 99.0), True, True),
+        ((10.0, 14.0), (99.0, 99.0), False, False),  # the standard error is 5: the lead stays where it was
+        ((14.0, 10.0), (99.0, 99.0), True, True),
     ],
 )
-def test_who_leads(earned: tuple[float, float] | None, promised: tuple[float, float], leads: bool):
+def test_who_leads(earned: tuple[float, float] | None, promised: tuple[float, float], before: bool, leads: bool):
     def choice(value: float) -> Choice:
         rating = Rating(jnp.full(3, value), jnp.ones(()), jnp.zeros(()), jnp.ones(()))
         return Choice(policies((0.1, 0.2))[0], rating, jnp.asarray(1), jnp.asarray(False))
 
-    told = None if earned is None else jnp.asarray(earned)
-    assert rival_leads(choice(promised[0]), choice(promised[1]), told) is leads
+    told = None if earned is None else Earned(jnp.asarray(earned), jnp.asarray([3.0, 4.0]))
+    assert rival_leads(choice(promised[0]), choice(promised[1]), told, before) is leads
 
 
 def policies(means: tuple[float, float]) -> tuple[GaussianPolicy, GaussianPolicy]:
@@ -151,11 +154,15 @@ def test_what_each_policy_earned():
     """Beside the lanes that each had: every fourth is the challenger's."""
     newest = shared(*policies((0.05, 0.4)))
     lane = np.arange(len(newest.returns()))
-    expected = [newest.returns()[lane % 4 != 1].mean(), newest.returns()[lane % 4 == 1].mean()]
+    mine = [newest.returns()[lane % 4 != 1], newest.returns()[lane % 4 == 1]]
     data = assemble([random_batch(), newest], 3 * len(newest), 0)
     earned = came_true(data, 2)
     assert earned is not None
-    np.testing.assert_allclose(earned, expected, rtol=1e-5)
+    np.testing.assert_allclose(earned.mean, [one.mean() for one in mine], rtol=1e-5)
+    # The standard error of a mean difference, as in a t test with equal variances.
+    difference = stats.ttest_ind(*mine)
+    error = np.sqrt(np.sum(np.asarray(earned.error) ** 2))
+    assert (earned.mean[0] - earned.mean[1]) / error == pytest.approx(difference.statistic, rel=1e-4)
     assert came_true(data, 3) is None  # nobody else was there
 
 
@@ -170,7 +177,7 @@ def test_an_episode_belongs_to_whoever_chose_most_of_it():
     one = (lane % 4 == 1) & (lane != 1)
     wanted = [returns[(lane % 4 != 1) & (lane != 3)].mean(), returns[one].mean(), returns[3]]
     assert earned is not None
-    np.testing.assert_allclose(earned, wanted, rtol=1e-5)
+    np.testing.assert_allclose(earned.mean, wanted, rtol=1e-5)
     cut = replace(newest, step=newest.step + (episode % 4 == 1))  # the challenger's have no beginning
     assert came_true(assemble([cut], len(cut), 0), 2) is None
 
@@ -193,8 +200,29 @@ def test_what_came_true_decides(better: int):
     data = assemble([random_batch(), newest], 2 * len(random_batch()) + len(newest), 0)
     *_, (after, metrics) = method.train(pointmass, data, told, jax.random.PRNGKey(5))
     assert won(metrics) == float(better) and after.rival_leads == bool(better)
-    assert after.earned is not None and float(after.earned[better]) > float(after.earned[1 - better])
+    assert after.earned is not None and float(after.earned.mean[better]) > float(after.earned.mean[1 - better])
     again = replace(told, policy=both[1], challenger=both[0], rival_leads=True)
     swapped = assemble([random_batch(), shared(both[1], both[0])], 2 * len(random_batch()) + len(newest), 0)
     *_, (after, metrics) = method.train(pointmass, swapped, again, jax.random.PRNGKey(5))
     assert won(metrics) == float(better)
+
+
+@pytest.mark.parametrize("shove, kept", [(0.0, True), (0.6, False)])
+def test_the_last_policy_stays_where_the_new_one_is_rated_worse(shove: float, kept: bool):
+    """A climber that learns nothing pushes a little; the policy before it stands still, or pushes harder."""
+    method = replace(STANDING, steps=0, updates=2, handover=BestImagined())
+    state, _ = trained(method)
+    before = policies((shove, 0.0))[0]
+    pushing = eqx.tree_at(lambda actor: actor.biases[-1], state.climber.actor, replace_fn=lambda bias: bias + 0.3)
+    told = replace(state, policy=before, climber=replace(state.climber, actor=pushing))
+    assert told.handed
+    *_, (after, _) = method.train(pointmass, random_data(), told, jax.random.PRNGKey(5))
+    obs = jnp.zeros((4, pointmass.obs_size))
+    assert np.array_equal(after.policy(obs), before(obs)) is kept
+
+
+def test_states_of_the_first_version_have_no_errors():
+    fields = _errors_unknown({"stage": "collected", "earned": jnp.asarray([1.0, 2.0])})
+    np.testing.assert_array_equal(fields["earned"].mean, [1.0, 2.0])
+    np.testing.assert_array_equal(fields["earned"].error, [0.0, 0.0])
+    assert _errors_unknown({"stage": "collected"})["earned"] is None

@@ -251,3 +251,21 @@ def test_a_check_may_look_further_than_an_update():
     assert float(further.length) == 20
     with pytest.raises(UserError):
         Check(steps=0)
+
+
+@pytest.mark.parametrize("handover", [BestImagined, NotWorse])
+def test_what_only_some_members_promise_counts_less(handover: Any):
+    """Two members that promise 10 and 0 have a mean of 5 and a standard deviation of 5."""
+    torn, agreed = rating([10.0, 0.0]), rating([4.0, 4.0])
+    assert number(after(handover(), agreed, torn).policy) == 1
+    assert number(after(handover(caution=1.0), torn, agreed).policy) == 1
+    assert number(after(handover(caution=0.1), agreed, torn).policy) == 1  # 4.5 against 4
+    with pytest.raises(UserError, match="caution"):
+        handover(caution=-1.0)
+
+
+def test_caution_keeps_the_better_policy():
+    """NotWorse takes the newer one where their difference may be chance, so only the other rule is strict here."""
+    assert number(after(BestImagined(caution=1.0), rating([4.0, 4.0]), rating([10.0, 0.0])).policy) == 0
+    far = [rating([400.0, 400.0, 400.0, 400.0]), rating([420.0, 430.0, 440.0, 100.0])]
+    assert number(after(NotWorse(caution=1.0), *far).policy) == 0

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, huber
 from scipy.stats import multivariate_normal
 
 from musbo.data.dataset import Dataset, assemble
@@ -32,6 +32,18 @@ def test_squared_error():
     wanted = ((forward(mlp, x) - y) ** 2).sum(axis=1)
     np.testing.assert_allclose(objectives.SquaredError().errors(mlp, f32(x), f32(y)), wanted, rtol=1e-3)
     assert float(objectives.SquaredError().loss(mlp, f32(x), f32(y))) == pytest.approx(wanted.mean(), rel=1e-4)
+
+
+def test_huber_loss_against_scipy():
+    """Twice SciPy's, whose quadratic part is halved; the error that a fit is judged by stays squared."""
+    rng = np.random.default_rng(0)
+    mlp = random_mlp(rng, "silu")
+    x, y = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
+    off = forward(mlp, x) - y
+    assert (abs(off) < 0.8).any() and (abs(off) > 0.8).any()
+    robust = objectives.SquaredError(huber=0.8)
+    assert float(robust.loss(mlp, f32(x), f32(y))) == pytest.approx(2 * huber(0.8, off).sum(axis=1).mean(), rel=1e-4)
+    np.testing.assert_allclose(robust.errors(mlp, f32(x), f32(y)), (off**2).sum(axis=1), rtol=1e-3)
 
 
 def test_a_termination_by_cross_entropy():

@@ -11,6 +11,7 @@ collects three lanes of four. Before there is such a batch, the members of M dec
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -28,10 +29,10 @@ from musbo.data.scaling import Normaliser, Scaling, measure
 from musbo.learning import climb, fit, handover, objectives, replay, soft
 from musbo.learning.appraise import appraise
 from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
-from musbo.learning.contest import came_true
+from musbo.learning.contest import Earned, came_true
 from musbo.learning.dream import dream
 from musbo.learning.fit import FitSettings, FitState
-from musbo.learning.handover import BestImagined, Check, Choice, Handover, NotWorse
+from musbo.learning.handover import BestImagined, Check, Choice, Handover, NotWorse, Rating
 from musbo.learning.imagine import Imagine, foresee
 from musbo.learning.places import from_beginnings, places
 from musbo.learning.replay import Replay
@@ -47,6 +48,8 @@ SERIES = "climb"
 STARTS = Imagine(starts="mixed")
 CHUNK = 500  # gradient steps of the rival between two reports, and between two dreams
 SLOTS = 10  # dreams that are remembered
+CAUTION = 1.0  # standard deviations over members by which a rating is lowered
+AHEAD = 300.0  # steps that gamma looks ahead at most
 
 
 @stored("method/value-gradients")
@@ -56,6 +59,8 @@ class ValueGradients:
 
     dynamics: FitSettings = FitSettings(members=5, hidden=(128, 128, 128, 128), activation="silu")
     """M: the dynamics ensemble."""
+    huber: float | None = 0.1
+    """Standard deviations beyond which M's loss grows linearly (Huber); `None`: it is squared."""
     noise: float = 0.02
     """Noise on the states that M is fitted from, as a share of one step's change: it learns to lead back."""
     window: WindowSettings = WindowSettings()
@@ -77,9 +82,9 @@ class ValueGradients:
     patience: int = 20
     """Windows in which V learns alone, before the actor moves."""
     gamma: float | None = None
-    """gamma: discount; `None`: it looks ahead ten times the time in which the state changes, but 100 to 300 steps, and
-    at most 0.3 of an episode."""
-    handover: Handover = NotWorse()
+    """gamma: discount; `None`: it looks ahead ten times the time in which the state changes, but 100 to 300 steps, 300
+    where episodes can end early, and at most 0.3 of an episode."""
+    handover: Handover = NotWorse(caution=CAUTION)
     """Which policy is handed over."""
     check: Check = Check(every=50, rollouts=8)
     """Imagined evaluation during training."""
@@ -109,17 +114,20 @@ class ValueGradients:
         return State("collected", frame, climber, worth, GaussianPolicy(climber.actor, frame), rival)
 
     def discount(self, task: Task, time: float) -> float:
-        """gamma by the length of an episode and the time in which the state changes."""
+        """gamma by the length of an episode and the time in which the state changes.
+
+        Where episodes can end early, to fall must cost more than what leaping into the fall brings.
+        """
         if self.gamma is not None:
             return self.gamma
-        return 1.0 - 1.0 / max(10.0, min(0.3 * task.episode_steps, min(max(10.0 * time, 100.0), 300.0)))
+        ahead = max(10.0 * time, 100.0) if task.terminated is None else AHEAD
+        return 1.0 - 1.0 / max(10.0, min(0.3 * task.episode_steps, ahead, AHEAD))
 
     def rival_settings(self, task: Task) -> SoftSettings:
-        """Where episodes can end early the rival looks ahead 0.3 of one, at most 300 steps: to fall must cost more than
-        what leaping into the fall brings."""
+        """Where episodes can end early the rival looks as far ahead as the climber, for the same reason."""
         if task.terminated is None:
             return self.soft
-        return replace(self.soft, gamma=max(self.soft.gamma, 1 - 1 / min(0.3 * task.episode_steps, 300.0)))
+        return replace(self.soft, gamma=max(self.soft.gamma, self.discount(task, 0.0)))
 
     def actor(self, task: Task, state: "State") -> UniformActor | HeldActor | SampleActor | SharedActor:
         """Random until something was learned; then samples of both policies.
@@ -156,7 +164,7 @@ class ValueGradients:
             if state.challenger is not None:
                 earned = came_true(data, 2)  # of the leader and the challenger
                 if earned is not None and state.rival_leads:
-                    earned = earned[::-1]
+                    earned = Earned(earned.mean[::-1], earned.error[::-1])
             state = replace(
                 state, stage="dynamics", frame=frame, worth=worth, climber=climber, rival=rival, earned=earned
             )
@@ -165,7 +173,7 @@ class ValueGradients:
             rows_M = objectives.dynamics_rows(task, data, scaling)
             if self.noise:
                 rows_M = objectives.steadied(rows_M, scaling, self.noise, k_noise)
-            error = objectives.SquaredError(logit=task.terminated == "learned")
+            error = objectives.SquaredError(task.terminated == "learned", self.huber)
             fitted = work
             for fitted, epoch in fit.epochs(self.dynamics, error, rows_M, work, k_fit):
                 yield replace(state, fit=fitted), fit_metrics("dynamics", epoch, column="model\nerror")
@@ -240,6 +248,11 @@ class ValueGradients:
         initial, anywhere, heldout = places(STARTS, task, data, k_reset)
         steps = task.episode_steps
         rated = steps if from_beginnings(STARTS, data) else None
+        known, unknown = state.ordinary, state.worth.unknown
+
+        def judged(policy: GaussianPolicy) -> Rating:
+            return appraise(task, self.check.rollouts, steps, policy, M, known, unknown, heldout, k_check)
+
         if state.lanes is None:
             lanes = beginnings(window, initial, anywhere, (window.lanes,), k_lanes)
             state = replace(state, lanes=lanes)
@@ -247,9 +260,7 @@ class ValueGradients:
             i = state.update
             if (i % self.check.every == 0 or i == self.updates) and state.checked != i:
                 policy = GaussianPolicy(state.climber.actor, state.frame)
-                seen = appraise(
-                    task, self.check.rollouts, steps, policy, M, state.ordinary, state.worth.unknown, heldout, k_check
-                )  # fmt: skip
+                seen = judged(policy)
                 choice = handover.choose(self.handover, state.choice, policy, seen, i)
                 state = replace(state, choice=choice, checked=i)
                 chosen = {"chosen": int(choice.update), "stopped": bool(choice.stopped)}
@@ -266,19 +277,19 @@ class ValueGradients:
             )  # fmt: skip
             state = replace(state, climber=climber, lanes=lanes, ordinary=level, update=i + 1)
             yield state, self._metrics(i + 1, numbers)
+
         choice, challenger, leads = state.choice, None, False
         if state.rival is not None:
             policy = GaussianPolicy(state.rival.parts.actor, state.frame)
-            seen = appraise(
-                task, self.check.rollouts, steps, policy, M, state.ordinary, state.worth.unknown, heldout, k_check
-            )  # fmt: skip
-            other = Choice(policy, seen, state.choice.update, state.choice.stopped)
-            leads = rival_leads(choice, other, state.earned)
-            choice, challenger = (other, choice.policy) if leads else (choice, policy)
+            other = replace(choice, policy=policy, rating=judged(policy))
+            leads = rival_leads(choice, other, state.earned, state.rival_leads)
+            choice, challenger = (other, choice.policy) if leads else (choice, other.policy)
+        if state.handed:  # the policy that was handed over before stays where the new one is rated worse
+            choice = self.handover.choose(replace(choice, policy=state.policy, rating=judged(state.policy)), choice)
         findings = findings_of.chosen(choice) + contest_findings(leads, state.earned)
         state = replace(
             state, stage="collected", policy=choice.policy, challenger=challenger, rival_leads=leads, choice=None,
-            lanes=None, update=0, checked=-1, step=0,
+            lanes=None, update=0, checked=-1, step=0, handed=True,
         )  # fmt: skip
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
@@ -302,21 +313,23 @@ def logged(data: Dataset, frame: Frame, unknown: Float[Array, ""]) -> tuple[Repl
     return Replay(rows, found.n), unit
 
 
-def rival_leads(climber: Choice, rival: Choice, earned: Float[Array, "2"] | None) -> bool:
-    """Who is handed over: whose last policy earned more in the newest batch.
+def rival_leads(climber: Choice, rival: Choice, earned: Earned | None, before: bool) -> bool:
+    """Who is handed over: whose last policy earned more in the newest batch; `before`: whether the rival led so far.
 
-    M promises too much rather than too little. A policy of which even M promises less than the other one has earned
-    already does not lead. Before there is such a batch, M decides.
+    A lead passes to the other one where the difference is larger than its standard error. M promises too much rather
+    than too little: a policy of which even M promises less than the other one has earned already does not lead. Before
+    there is such a batch, M decides.
     """
     if earned is None:
-        return BestImagined().choose(climber, rival) is rival
+        return BestImagined(caution=CAUTION).choose(climber, rival) is rival
+    gain, error = float(earned.mean[1] - earned.mean[0]), float(jnp.sqrt(jnp.sum(earned.error**2)))
+    leads = int(gain > 0 if abs(gain) > error else before)
     promised = [float(jnp.mean(each.rating.returns)) for each in (climber, rival)]
-    leads = int(earned[1] > earned[0])
-    return bool(leads if promised[leads] >= float(earned[1 - leads]) else 1 - leads)
+    return bool(leads if promised[leads] >= float(earned.mean[1 - leads]) else 1 - leads)
 
 
-def contest_findings(leads: bool, earned: Float[Array, "2"] | None) -> Findings:
-    climber, rival = (None, None) if earned is None else (finite(float(x)) for x in earned)
+def contest_findings(leads: bool, earned: Earned | None) -> Findings:
+    climber, rival = (None, None) if earned is None else (finite(float(x)) for x in earned.mean)
     about = "1 where the policy of the second learner is handed over."
     text = "Mean return of its episodes in the newest batch."
     shown = (
@@ -358,7 +371,13 @@ def climb_findings(U: Quantiles | None, explained: float, value: float) -> Findi
     return Findings(shown)
 
 
-@stored("state/value-gradients")
+def _errors_unknown(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 kept the means of what was earned alone."""
+    earned = fields.pop("earned", None)
+    return {**fields, "earned": None if earned is None else Earned(earned, jnp.zeros(2))}
+
+
+@stored("state/value-gradients", version=2, upgrades={1: _errors_unknown})
 class State(eqx.Module):
     """Everything that passes from one moment of a campaign to the next."""
 
@@ -369,7 +388,7 @@ class State(eqx.Module):
     policy: GaussianPolicy  # the last one handed over
     rival: Soft | None = None
     challenger: GaussianPolicy | None = None  # the other one that collects
-    earned: Float[Array, "2"] | None = None  # by the climber's and the rival's policy in the newest batch
+    earned: Earned | None = None  # by the climber's and the rival's policy in the newest batch
     dynamics: Dynamics | None = None
     ordinary: Ordinary | None = None
     fit: FitState | None = None
@@ -380,6 +399,7 @@ class State(eqx.Module):
     checked: int = eqx.field(static=True, default=-1)
     step: int = eqx.field(static=True, default=0)  # of the rival
     rival_leads: bool = eqx.field(static=True, default=False)
+    handed: bool = eqx.field(static=True, default=False)  # whether `policy` was trained
 
 
 def change_time(scaling: Scaling) -> float:

@@ -1,15 +1,27 @@
 """Which of the policies that shared the newest batch did better in it. Models promise; this is what came true."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from musbo.core.registry import stored
 from musbo.data.batch import UNKNOWN
 from musbo.data.dataset import Dataset, episodes, rows
 
 
-def came_true(data: Dataset, count: int) -> Float[Array, " count"] | None:
-    """Mean return of the episodes of policies 0, 1, ... in the newest batch; None where one of them has none.
+@stored("state/earned")
+class Earned(eqx.Module):
+    """What the policies of a batch earned in it."""
+
+    mean: Float[Array, " count"]
+    """Mean return of the episodes of each."""
+    error: Float[Array, " count"]
+    """Standard error of each, by the spread within all of them; 0 where nobody has two episodes."""
+
+
+def came_true(data: Dataset, count: int) -> Earned | None:
+    """What policies 0, 1, ... earned in the newest batch; None where one of them has no episode.
 
     An episode belongs to whoever chose most of its rows. One whose beginning is missing counts for nobody.
     """
@@ -22,7 +34,11 @@ def came_true(data: Dataset, count: int) -> Float[Array, " count"] | None:
     owner = np.argmax(chosen, axis=1) + UNKNOWN
     whole = np.asarray(data.initial)[newest][first]
     returns = np.bincount(episode, np.asarray(data.reward)[newest].astype(np.float64))
-    mine = [whole & (owner == policy) for policy in range(count)]
-    if not all(one.any() for one in mine):
+    mine = [returns[whole & (owner == policy)] for policy in range(count)]
+    if not all(one.size for one in mine):
         return None
-    return jnp.asarray([returns[one].mean() for one in mine], jnp.float32)
+    number = np.asarray([one.size for one in mine])
+    squares = sum(float(np.sum((one - one.mean()) ** 2)) for one in mine)
+    variance = squares / max(int(number.sum()) - count, 1)
+    mean = np.asarray([one.mean() for one in mine])
+    return Earned(jnp.asarray(mean, jnp.float32), jnp.asarray(np.sqrt(variance / number), jnp.float32))

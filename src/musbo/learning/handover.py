@@ -54,18 +54,28 @@ class BestImagined:
 
     patience: int | None = None
     """Stop after this many updates without a better rating; `None`: take all of them."""
+    caution: float = 0.0
+    """How many standard deviations over members are subtracted from their mean: what only some promise counts less."""
 
     def __post_init__(self) -> None:
         if self.patience is not None and self.patience < 1:
             raise UserError(f"patience of the handover must be at least 1 or none, not {self.patience}.")
+        if not self.caution >= 0:
+            raise UserError(f"caution of the handover must be at least 0, not {self.caution}.")
 
     def choose(self, before: "Choice", now: "Choice") -> "Choice":
-        old, new = float(jnp.mean(before.rating.returns)), float(jnp.mean(now.rating.returns))
+        old, new = (cautious(choice.rating, self.caution) for choice in (before, now))
         # What is not a number is no rating: it is never better, and anything is better than it.
         if new > old or (math.isnan(old) and not math.isnan(new)):
             return now
         over = self.patience is not None and int(now.update) - int(before.update) >= self.patience
         return replace(before, stopped=jnp.ones((), bool)) if over else before
+
+
+def cautious(rating: "Rating", caution: float) -> float:
+    """Mean over members, less `caution` times their standard deviation."""
+    returns = np.asarray(rating.returns, np.float64)
+    return float(returns.mean() - caution * returns.std())
 
 
 @stored("handover/not_worse")
@@ -77,12 +87,19 @@ class NotWorse:
     by more than the standard error of the members' differences.
     """
 
+    caution: float = 0.0
+    """How many standard deviations over members are subtracted from their mean: what only some promise counts less."""
+
+    def __post_init__(self) -> None:
+        BestImagined(caution=self.caution)  # refuses what cannot be
+
     def choose(self, before: "Choice", now: "Choice") -> "Choice":
         gained = np.asarray(now.rating.returns, np.float64) - np.asarray(before.rating.returns, np.float64)
         if not np.isfinite(gained).all():
-            return BestImagined().choose(before, now)
+            return BestImagined(caution=self.caution).choose(before, now)
         error = gained.std(ddof=1) / math.sqrt(len(gained)) if len(gained) > 1 else 0.0
-        return now if gained.mean() >= -error else before
+        better = cautious(now.rating, self.caution) - cautious(before.rating, self.caution)
+        return now if better >= -error else before
 
 
 @stored("handover/guarded")

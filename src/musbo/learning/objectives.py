@@ -27,19 +27,31 @@ BOUND_WEIGHT = 0.01  # pulls the learned bounds of the log-variance together (BR
 
 @dataclass(frozen=True)
 class SquaredError:
-    """|| y - f(x) ||^2, summed over dimensions, averaged over samples; a termination logit by cross-entropy."""
+    """|| y - f(x) ||^2, summed over dimensions, averaged over samples; a termination logit by cross-entropy.
+
+    With `huber` the loss of a column grows linearly beyond that many standard deviations. Impacts change a state more
+    than anything else and are hardly predictable; squared, they would decide the fit. Errors stay squared.
+    """
 
     logit: bool = False
+    huber: float | None = None
 
     def errors(self, network: MLP, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, " n"]:
+        return self._of_rows(network, x, y, None)
+
+    def loss(self, network: MLP, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, ""]:
+        return jnp.mean(self._of_rows(network, x, y, self.huber))
+
+    def _of_rows(
+        self, network: MLP, x: Float[Array, "n in"], y: Float[Array, "n out"], huber: float | None
+    ) -> Float[Array, " n"]:
         out = jax.vmap(network)(x)
         regress = out[:, :-1] if self.logit else out
         wanted = y[:, :-1] if self.logit else y
-        error = jnp.sum((regress - wanted) ** 2, axis=1)
+        off = jnp.abs(regress - wanted)
+        each = off**2 if huber is None else jnp.where(off < huber, off**2, huber * (2 * off - huber))
+        error = jnp.sum(each, axis=1)
         return error + optax.sigmoid_binary_cross_entropy(out[:, -1], y[:, -1]) if self.logit else error
-
-    def loss(self, network: MLP, x: Float[Array, "n in"], y: Float[Array, "n out"]) -> Float[Array, ""]:
-        return jnp.mean(self.errors(network, x, y))
 
     def kernels(self, network: MLP) -> tuple[Float[Array, "_ _"], ...]:
         return network.weights[:-1]
