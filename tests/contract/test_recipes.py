@@ -15,6 +15,7 @@ from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.mopo import MOPO
 from musbo.algorithms.recipes import ALGORITHMS, recipe
+from musbo.algorithms.together import Together
 from musbo.algorithms.value_gradients import ValueGradients
 from musbo.core import serial
 from musbo.core.registry import kinds
@@ -72,6 +73,11 @@ def _(method: ValueGradients) -> ValueGradients:
 
 
 @small.register
+def _(method: Together) -> Together:
+    return Together(small(method.trust_region), small(method.gradients))
+
+
+@small.register
 def _(method: Imitation) -> Imitation:
     return replace(method, policy=replace(method.policy, hidden=(16,)))
 
@@ -98,6 +104,8 @@ def brief(method: Any) -> Any:
             few = replace(method.dynamics, epochs=3)
             check = replace(method.check, every=3)
             return replace(method, dynamics=few, updates=6, patience=2, check=check, steps=600)
+        case Together():
+            return Together(brief(method.trust_region), brief(method.gradients))
     return method
 
 

@@ -15,6 +15,7 @@ from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.method import Method
 from musbo.algorithms.model_free import ModelFree
 from musbo.algorithms.mopo import MOPO
+from musbo.algorithms.together import Together
 from musbo.algorithms.value_gradients import ValueGradients
 from musbo.core import registry
 from musbo.core.errors import UserError
@@ -404,6 +405,13 @@ def _value_gradients(preset: Preset, task: Task) -> ValueGradients:
     )
 
 
+def _together(preset: Preset, task: Task) -> Together:
+    """Both as they are; value gradients with half their updates, because they are not alone."""
+    gradients = _value_gradients(preset, task)
+    half = replace(gradients, updates=max(1, gradients.updates // 2), steps=gradients.steps // 2)
+    return Together(imagined(coefficient, Clone(), Seeking())(preset, task), half)
+
+
 def _imitation(preset: Preset, task: Task) -> Imitation:
     return Imitation(policy=SCALES[preset](task).policy)
 
@@ -436,6 +444,7 @@ ALGORITHMS: dict[str, Recipe] = {
         "our own: value gradients and an actor-critic in the ensemble, discounted by doubt, share every batch",
         _value_gradients,
     ),
+    "together": Recipe("our own: musbo and uvg share every batch, and the one that earns more leads", _together),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
     "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
     "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),

@@ -198,14 +198,55 @@ class SharedActor(eqx.Module):
         return Shipped("shared", numbers, named_arrays(network, "challenger"), _spread(self.leader, obs))
 
 
+class PairActor(eqx.Module):
+    """Two actors that share the lanes: the even ones are the leader's, the odd ones the other's."""
+
+    leader: Actor
+    other: Actor
+    lanes: Int[Array, " b"] | None = None
+    """The lane of every row; without it rows are lanes."""
+    needs_oracle: bool = eqx.field(static=True, default=False)
+
+    def act(
+        self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
+    ) -> tuple[Act, Signal]:
+        k_leader, k_other = jax.random.split(key)
+        lanes = jnp.arange(obs.shape[0]) if self.lanes is None else self.lanes
+        odd = lanes % 2 == 1
+        before = previous_obs, previous_act, has_previous
+        mine = for_lanes(self.leader, lanes // 2).act(obs, k_leader, *before)[0]
+        theirs = for_lanes(self.other, lanes // 2).act(obs, k_other, *before)[0]
+        return jnp.where(odd[:, None], theirs, mine), odd.astype(jnp.float32)
+
+    def by(self, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
+        """The leader's policies come first."""
+        mine, theirs = chosen_by(self.leader, lanes // 2), chosen_by(self.other, lanes // 2)
+        return np.where(lanes % 2 == 1, theirs + np.int8(policies_of(self.leader)), mine).astype(np.int8)
+
+    def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
+        about = "Share of the batch that the method collected which does not lead."
+        return Findings((Diagnostic("others", float(np.mean(signal)), "the other's share", about, percent=True),))
+
+    def ship(self, obs: Obs, act: Act) -> Shipped:
+        """In the field the leader explores alone."""
+        if not isinstance(self.leader, Shippable):
+            return Shipped("none", why="the leader explores in a way that the runtime does not know")
+        return self.leader.ship(obs, act)
+
+
+def policies_of(actor: Actor) -> int:
+    """How many policies share the lanes of an actor."""
+    return 1 + int(chosen_by(actor, np.arange(2 * EVERY)).max())
+
+
 def _spread(policy: GaussianPolicy | SupportPolicy, obs: Obs) -> dict[str, Array]:
     if not isinstance(policy, GaussianPolicy):
         return {}
     return {"log_spread": head(policy.network, policy.frame.see(obs))[1]}
 
 
-def for_lanes(actor: Actor, lanes: Int[np.ndarray, " b"]) -> Actor:
+def for_lanes(actor: Actor, lanes: Int[np.ndarray, " b"] | Int[Array, " b"]) -> Actor:
     """The actor of rows that are these lanes; most actors treat all lanes alike."""
-    if not isinstance(actor, SharedActor | HeldActor):
+    if not isinstance(actor, SharedActor | HeldActor | PairActor):
         return actor
     return replace(actor, lanes=jnp.asarray(lanes, jnp.int32))
