@@ -81,7 +81,8 @@ def fitted(which: str, change: dict[str, Any], run: Path) -> dict[str, list[floa
         scaling = measure(data, learn_reward=False)
         key = jax.random.PRNGKey(d)
         begin = objectives.begin_dynamics if which == "M" else objectives.begin_labeler
-        rows = objectives.dynamics_rows(task, data, scaling) if which == "M" else objectives.labeler_rows(data, scaling)
+        rows_of = objectives.dynamics_rows if which == "M" else objectives.labeler_rows
+        rows = rows_of(task, data, scaling)
         begun = begin(task, chosen, before, scaling, key)
         state = [state for state, _ in fit.epochs(chosen, error, rows, begun, key)][-1]
         if which == "M":
@@ -89,7 +90,7 @@ def fitted(which: str, change: dict[str, Any], run: Path) -> dict[str, list[floa
         else:
             before = Labeler(state.best, scaling, objectives.measure_levels(state.best, scaling, data))
         new = assemble([batches[d]], len(batches[d]), seed)
-        unseen = objectives.dynamics_rows(task, new, scaling) if which == "M" else objectives.labeler_rows(new, scaling)
+        unseen = rows_of(task, new, scaling)
         members = [jax.tree.map(lambda leaf, k=k: leaf[k], state.best) for k in range(chosen.members)]
         found["heldout"].append(float(np.mean(state.best_error)) / task.obs_size)
         errors = [float(np.mean(error.errors(m, unseen.x, unseen.y))) for m in members]

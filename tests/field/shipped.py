@@ -25,7 +25,7 @@ TASK = Task("mill", OBS, ACT, (-1.0, 0.0, -200.0), (1.0, 4.0, 300.0), 100, rewar
 NORMALISER = Normaliser(jnp.array([0.0, 3.0, -40.0, 1.0, 0.5]), jnp.array([1.0, 0.2, 15.0, 3.0, 0.01]))
 NAMES = Columns(("torque", "feed", "pitch", "load", "gap"), ("N m", "m/s", "", "t", "mm"))
 ACTS = Columns(("speed", "valve", "lift"), ("1/s", "", "mm"))
-ABOUT = About("mill", NAMES, ACTS, 100, 2, "0" * 64, {"musbo": "test"}, explores=True)
+ABOUT = About("mill", NAMES, ACTS, 100, 0, 0.5, (), 2, "0" * 64, {"musbo": "test"}, explores=True)
 
 
 def observations(n: int, seed: int = 0) -> np.ndarray:

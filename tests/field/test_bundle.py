@@ -397,8 +397,8 @@ def test_weights_that_are_not_the_golden_ones_are_refused(sound: dict[str, bytes
 
 
 def test_a_newer_bundle_says_so(sound: dict[str, bytes], tmp_path: Path):
-    newer = sound["manifest.json"].replace(b'"version": 1', b'"version": 2')
-    with pytest.raises(FieldError, match="reads bundles of version 1"):
+    newer = sound["manifest.json"].replace(b'"version": 2', b'"version": 3')
+    with pytest.raises(FieldError, match="reads bundles up to version 2"):
         opened(resealed({**sound, "manifest.json": newer}), tmp_path)
 
 

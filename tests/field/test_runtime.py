@@ -5,17 +5,20 @@ import json
 import math
 import os
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import musbo
 from musbo.data.readers.choose import open_table
+from musbo.field import runtime
+from musbo.field.limits_file import MEANING, limits_text
 from musbo.field.runtime import FieldError, Runtime
 from tests.field import shipped
 from tests.field.shipped import ACT, NORMALISER, OBS, TASK
@@ -49,7 +52,7 @@ def start(bundle: Path, tmp_path: Path):
         place = tmp_path / "b"
         if not place.exists():
             shipped.write(place, {path.name: path.read_bytes() for path in bundle.iterdir()})
-        (place / "limits.json").write_text(json.dumps(limits or {}))
+        (place / "limits.toml").write_text(limits_text(limits or {}))
         more = {"fallback": REST, "explore": False, "seed": 0} | more
         return Runtime(place, **more)
 
@@ -382,9 +385,63 @@ def test_time_is_that_of_the_measurement_or_of_the_call(start, tmp_path: Path):
 
 
 def test_limits_in_toml(start, bundle: Path, tmp_path: Path):
-    (tmp_path / "limits.toml").write_text("change = [0.1, 0.2, 3.0]\nlate = 2.5\n")
-    found = Runtime(bundle, fallback=REST, limits=tmp_path / "limits.toml").limits
-    assert found["change"] == [0.1, 0.2, 3.0] and found["late"] == 2.5 and found["stale"] is None
-    (tmp_path / "limits.toml").write_text("change = ")
-    with pytest.raises(FieldError, match="is not TOML"):
-        Runtime(bundle, fallback=REST, limits=tmp_path / "limits.toml")
+    path = tmp_path / "limits.toml"
+    path.write_text('# of line 3\nchange = [\n  0.1, 0.2,  # slow\n  3.0,\n]\nlate = 2.5\nnoise = "off"\r\n')
+    found = Runtime(bundle, fallback=REST, limits=path).limits
+    assert found["change"] == [0.1, 0.2, 3.0] and found["late"] == 2.5
+    assert found["stale"] is None and found["noise"] is None
+    for text, message in (
+        ("late = 2\nchange = ", "line 2: change must be a number"),
+        ("change = [1, 2", "line 1: the list of change has no end"),
+        ("[limits]\nlate = 2", "line 1: write a limit as name = value"),
+        ("late = 2\nlate = 3", "line 2: late is there twice"),
+        ("late = nan", 'a list of numbers such as .*, or "off", not nan'),
+        ("late = true", "not true"),
+        ("late = 1e999", "must be a finite number"),
+        ('fallbacks = "off"', "fallbacks cannot be left out"),
+        ("speed = 1", "there is no limit 'speed'"),
+    ):
+        path.write_text(text)
+        with pytest.raises(FieldError, match=message):
+            Runtime(bundle, fallback=REST, limits=path)
+    path.write_bytes(b"late = \xff")
+    with pytest.raises(FieldError, match="is not text in UTF-8"):
+        Runtime(bundle, fallback=REST, limits=path)
+
+
+LINES = st.lists(st.one_of(
+    st.sampled_from(["late = 2", "cost=1.5e3 # a day", "change = [1, 2.5,", "-3e-2, ]", "a = [", "]", "b = 0.5.1", ""]),
+    st.builds(lambda k, v: f"{k} = {v!r}", st.sampled_from("xyz"), st.floats(allow_nan=False, allow_infinity=False)),
+    st.text("abc=[],.1e-+#\"'_ \t", max_size=12),
+), max_size=6)  # fmt: skip
+
+
+@given(LINES)
+@example(["late = 0x10"])
+@example(["late = 1_000"])
+@example(["a.b = 1"])
+@example(["a = [[1]]"])
+def test_what_is_read_of_toml_means_what_it_means_in_toml(lines: list[str]):
+    """Ours reads less than Python's reader, and never something else."""
+    text = "\n".join(lines)
+    try:
+        found = runtime._toml(text.encode(), "limits.toml")
+    except FieldError:
+        return
+    assert found == tomllib.loads(text)
+
+
+def test_the_file_of_limits_is_read_as_it_was_meant(bundle: Path):
+    """As exported, with a comment on each, by Python's reader too."""
+    text = (bundle / "limits.toml").read_text()
+    limits = Runtime(bundle, fallback=REST).bundle.manifest["limits"]
+    assert runtime._toml(text.encode(), "") == tomllib.loads(text)
+    assert runtime.merge_limits(limits, tomllib.loads(text), "") == limits and "# largest change" in text
+    assert set(MEANING) == set(limits)
+
+
+def test_one_file_of_limits_and_no_other(bundle: Path, tmp_path: Path):
+    files = {path.name: path.read_bytes() for path in bundle.iterdir() if path.is_file()}
+    shipped.write(tmp_path / "b", files | {"limits.json": b"{}"})
+    with pytest.raises(FieldError, match="limits.json is not read in this bundle: write its limits into limits.toml"):
+        Runtime(tmp_path / "b", fallback=REST)

@@ -120,7 +120,7 @@ def test_rows_undo_what_a_step_does():
     np.testing.assert_allclose(next_obs, data.next_obs[7], rtol=1e-5)
     np.testing.assert_allclose(reward, data.reward[7], rtol=1e-5)
     assert bool(terminated) == bool(data.terminated[7])
-    targets = objectives.labeler_rows(data, scaling).y
+    targets = objectives.labeler_rows(LEARNED, data, scaling).y
     np.testing.assert_allclose(targets, y[:, :2], rtol=1e-5)  # P never learns a reward
 
 
@@ -258,7 +258,7 @@ def test_rows_beside_the_truth_end_where_it_ended():
     data = some_data()
     scaling = measure(data, learn_reward=True)
     rows = objectives.dynamics_rows(LEARNED, data, scaling)
-    both = objectives.steadied(rows, scaling, 0.1, jax.random.PRNGKey(0))
+    both = objectives.steadied(LEARNED, rows, scaling, 0.1, jax.random.PRNGKey(0))
     n = len(rows.x)
     assert both.heldout.tolist() == rows.heldout.tolist()
     assert both.train.tolist() == [*rows.train, *(rows.train + n)]

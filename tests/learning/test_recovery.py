@@ -68,7 +68,9 @@ def fitted(seed: int) -> Fitted:
         M = state
     judges = replace(FIT, members=3)
     P = objectives.begin_labeler(endless, judges, None, scaling, k_new_P)
-    for state, _ in epochs(judges, objectives.GaussianLikelihood(), objectives.labeler_rows(data, scaling), P, k_P):
+    for state, _ in epochs(
+        judges, objectives.GaussianLikelihood(), objectives.labeler_rows(endless, data, scaling), P, k_P
+    ):
         P = state
     return Fitted(M.best, P.best, scaling, rng)
 

@@ -91,7 +91,7 @@ def test_exporting_again_changes_nothing_and_keeps_the_sites_limits(run: Path):
     assert set(before) == set(made.files)
     assert export(run) == made
     assert before == {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in made.folder.iterdir()}
-    (made.folder / "limits.json").write_text('{"change": 0.25}')
+    (made.folder / "limits.toml").write_text("change = 0.25\n")
     assert export(run).id == made.id
     assert Runtime(made.archive, fallback=[0, 0]).limits["change"] == [0.25, 0.25]
     assert main(["verify", str(run)]) == 0

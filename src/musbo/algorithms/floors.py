@@ -58,7 +58,7 @@ class Imitation:
         policy = state.policy
         assert isinstance(policy, Policy)
         if state.stage == "collected":
-            scaling = measure(data, learn_reward=False)
+            scaling = measure(data, learn_reward=False, predicted=task.predicted)
             normaliser = Normaliser(scaling.obs_mean, scaling.obs_std)
             # The weights of a new policy were drawn for normalised inputs.
             policy = renormalise(policy, normaliser) if state.trained else replace(policy, normaliser=normaliser)

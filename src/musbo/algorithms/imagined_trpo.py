@@ -137,7 +137,7 @@ class ImaginedTRPO:
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         """Lines 2 to 4 of Algorithm 1 on everything collected so far."""
         k_M, k_P, k_clone, k_improve, k_new_M, k_new_P = jax.random.split(key, 6)
-        scaling = measure(data, learn_reward=task.reward == "learned")
+        scaling = measure(data, learn_reward=task.reward == "learned", predicted=task.predicted)
 
         if state.stage == "collected":
             normaliser = Normaliser(scaling.obs_mean, scaling.obs_std)
@@ -157,7 +157,7 @@ class ImaginedTRPO:
             state = replace(state, stage="labeler", dynamics=Dynamics(fitted.best, scaling), fit=None)
         if state.stage == "labeler":  # line 3: train the uncertainty labeler on D_all
             work = state.fit or objectives.begin_labeler(task, self.labeler, state.labeler, scaling, k_new_P)
-            rows_P = objectives.labeler_rows(data, scaling)
+            rows_P = objectives.labeler_rows(task, data, scaling)
             fitted = work
             for fitted, epoch in fit.epochs(self.labeler, objectives.GaussianLikelihood(), rows_P, work, k_P):
                 yield replace(state, fit=fitted), fit_metrics("labeler", epoch)

@@ -85,7 +85,7 @@ class ModelFree:
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_new, k_fit, k_learn = jax.random.split(key, 3)
         if state.stage == "collected":
-            scaling = measure(data, learn_reward=False)
+            scaling = measure(data, learn_reward=False, predicted=task.predicted)
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
             networks = state.networks
             if state.trained:  # the weights of new networks were drawn for normalised inputs

@@ -120,7 +120,7 @@ class MOPO:
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_new, k_fit, k_branch, k_learn = jax.random.split(key, 4)
-        scaling = measure(data, learn_reward=True)
+        scaling = measure(data, learn_reward=True, predicted=task.predicted)
         if state.stage == "collected":
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
             networks = state.networks

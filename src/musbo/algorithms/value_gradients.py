@@ -152,10 +152,10 @@ class ValueGradients:
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_fit, k_new, k_climb, k_noise, k_rival = jax.random.split(key, 5)
-        scaling = measure(data, learn_reward=task.reward == "learned")
+        scaling = measure(data, learn_reward=task.reward == "learned", predicted=task.predicted)
         if state.stage == "collected":
             frame = replace(state.frame, normaliser=Normaliser(scaling.obs_mean, scaling.obs_std))
-            worth = self.worth(task, data, change_time(scaling))
+            worth = self.worth(task, data, change_time(scaling, task.predicted))
             climber, rival = state.climber, state.rival
             if state.dynamics is not None:  # the weights of new networks were drawn for normalised inputs
                 climber = climb.carry_over(climber, (state.frame, frame), (state.worth, worth))
@@ -172,7 +172,7 @@ class ValueGradients:
             work = state.fit or objectives.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new)
             rows_M = objectives.dynamics_rows(task, data, scaling)
             if self.noise:
-                rows_M = objectives.steadied(rows_M, scaling, self.noise, k_noise)
+                rows_M = objectives.steadied(task, rows_M, scaling, self.noise, k_noise)
             error = objectives.SquaredError(task.terminated == "learned", self.huber)
             fitted = work
             for fitted, epoch in fit.epochs(self.dynamics, error, rows_M, work, k_fit):
@@ -244,7 +244,7 @@ class ValueGradients:
         k_lanes, k_window, k_check, k_reset = jax.random.split(key, 4)
         M = state.dynamics
         assert M is not None and state.ordinary is not None
-        window = self.window.lasting(change_time(M.scaling))
+        window = self.window.lasting(change_time(M.scaling, task.predicted))
         initial, anywhere, heldout = places(STARTS, task, data, k_reset)
         steps = task.episode_steps
         rated = steps if from_beginnings(STARTS, data) else None
@@ -402,10 +402,9 @@ class State(eqx.Module):
     handed: bool = eqx.field(static=True, default=False)  # whether `policy` was trained
 
 
-def change_time(scaling: Scaling) -> float:
-    """In how many steps the state changes by as much as it varies: the median over its columns."""
-    size = scaling.obs_std.shape[0]
-    return float(1.0 / np.median(np.asarray(scaling.target_std)[:size] / np.asarray(scaling.obs_std)))
+def change_time(scaling: Scaling, size: int) -> float:
+    """In how many steps the state changes by as much as it varies: the median over its first `size` columns."""
+    return float(1.0 / np.median(np.asarray(scaling.target_std)[:size] / np.asarray(scaling.obs_std)[:size]))
 
 
 LEVEL_ROWS = 5000  # held-out rows that d95 is measured on, at most

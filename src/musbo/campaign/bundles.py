@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
 
 from musbo.campaign.events import Candidate, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, STORE, new_place
-from musbo.campaign.settings import task_like
+from musbo.campaign.settings import TaskShape, task_like
 from musbo.campaign.store import Store
 from musbo.campaign.summary import read_status
 from musbo.core import serial
@@ -25,9 +24,13 @@ from musbo.core.errors import UserError
 from musbo.core.inside import given, inside
 from musbo.core.plain import plain
 from musbo.core.text import parse_json, parse_toml, read_text
+from musbo.data.batch import Batch
 from musbo.data.files import batch_from_bytes
+from musbo.data.history import stacked_batch
 from musbo.field.bundle import About, Columns, Contents, Seen, contents, zip_bytes
 from musbo.field.runtime import CHECKSUMS, LIMITS
+from musbo.tasks.history import stacked
+from musbo.tasks.task import Task
 
 BUNDLES = "bundles"
 SAMPLE = 100
@@ -66,7 +69,7 @@ def export(
     """Write the newest policy of a run, finished or not, as a bundle for the field.
 
     The bundle is written to the folder `out` (by default inside the run) and beside it as a .zip. `limits` are a TOML
-    file or a dictionary: see `limits.json` in the bundle. Exporting the same again changes nothing.
+    file or a dictionary: see `limits.toml` in the bundle. Exporting the same again changes nothing.
     """
     keep_compiled()
     run = given(run)
@@ -96,7 +99,9 @@ def again(run: Path, name: str, out: str | Path | None, data: bytes) -> Bundle:
     said = parse_json(files["manifest.json"], "manifest.json")
     made = Contents(files, bool(said["explore"]["default"]), ())
     shown = Columns((), ())
-    about = About(str(said["task"]), shown, shown, 0, int(said["deployment"]), str(said["ledger"]), {}, made.explores)
+    about = About(
+        str(said["task"]), shown, shown, 0, 0, None, (), int(said["deployment"]), str(said["ledger"]), {}, made.explores
+    )
     return put(run, name, out, made, about)
 
 
@@ -121,34 +126,39 @@ def make(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
     store, d, created = Store(run / STORE), trainings[-1].deployment, now.creation
     shape = created.task
     state = serial.decode(store.get(now.trained[d].state), now.trained[d].state)
-    observations = (
-        batch_from_bytes(store.get(item.artefact), item.artefact).obs
-        for i, item in sorted(now.collected.items())
-        if i <= d
+    task = task_like(created.settings.task, shape)
+    batches = (
+        batch_from_bytes(store.get(item.artefact), item.artefact) for i, item in sorted(now.collected.items()) if i <= d
     )
     about = About(
         task=shape.name or created.settings.task,
         observation=_columns("obs", shape.obs_size, shape.obs_names, shape.obs_units),
         action=_columns("act", shape.act_size, shape.act_names, shape.act_units),
         episode_steps=shape.episode_steps,
+        history=shape.history,
+        interval=shape.interval,
+        change=shape.act_change,
         deployment=d,
         ledger=head,
         versions=created.versions,
         explores=not now.finished if now.field else d < created.settings.budget,
     )
-    actor = created.settings.method.actor(task_like(created.settings.task, shape), state)
-    return contents(state.policy, actor, _seen(observations), about, limits), about
+    actor = created.settings.method.actor(stacked(task), state)
+    return contents(state.policy, actor, _seen(task, batches, shape), about, limits), about
 
 
 def _columns(prefix: str, size: int, names: tuple[str, ...], units: tuple[str, ...]) -> Columns:
     return Columns(names or tuple(f"{prefix}_{i}" for i in range(size)), units or ("",) * size)
 
 
-def _seen(observations: Iterator[Float32[np.ndarray, "n obs"]]) -> Seen:
-    """Some observations, and the range of all, widened by its width and a deviation on either side."""
+def _seen(task: Task, batches: Iterator[Batch], shape: TaskShape) -> Seen:
+    """Some observations as the policy sees them, and the range of all, widened by its width and a deviation on either
+    side; but not beyond what the task says that the plant can show."""
     samples, ends, moments = [], [], []
-    for obs in observations:
-        samples.append(obs[np.linspace(0, len(obs) - 1, min(SAMPLE, len(obs))).astype(int)])
+    for batch in batches:
+        chosen = np.linspace(0, len(batch) - 1, min(SAMPLE, len(batch))).astype(int)
+        samples.append(stacked_batch(task, batch).obs[chosen])
+        obs = batch.obs
         ends.append((obs.min(axis=0), obs.max(axis=0)))
         each = obs.astype(np.float64)
         moments.append((len(obs), each.sum(axis=0), (each**2).sum(axis=0)))
@@ -158,7 +168,13 @@ def _seen(observations: Iterator[Float32[np.ndarray, "n obs"]]) -> Seen:
     deviation = np.sqrt(np.maximum(squares / n - (total / n) ** 2, 0))
     # A column that never moved would have no width at all.
     margin = high - low + np.where(deviation > 0, deviation, np.maximum(1.0, np.abs(high)))
-    return Seen(np.concatenate(samples), (low - margin).astype(np.float32), (high + margin).astype(np.float32))
+    least, most = low - margin, high + margin
+    if shape.obs_low:
+        least, most = (
+            np.maximum(least, np.minimum(shape.obs_low, low)),
+            np.minimum(most, np.maximum(shape.obs_high, high)),
+        )
+    return Seen(np.concatenate(samples), least.astype(np.float32), most.astype(np.float32))
 
 
 def _write(folder: Path, archive: Path, made: Contents) -> None:

@@ -81,7 +81,8 @@ def agreement(task: Task, model: Foresight | None, real: Batch, first: Batch, re
 
     Where there is no simulator to see the policy in, the models replay logged actions that they were not fitted on.
     Distances are in units of the `first` batch, which a method has no part in: in units of all its data, the method
-    that collects more widely would have the smaller ones.
+    that collects more widely would have the smaller ones. `task` and `real` are as the method sees them; what is
+    compared is the newest observation alone.
     """
     if model is None:
         return None
@@ -93,11 +94,11 @@ def agreement(task: Task, model: Foresight | None, real: Batch, first: Batch, re
     imagined, imagined_lengths, rewards = (np.asarray(part) for part in found)
     if replay:  # nobody knows what was done after the end of a log
         imagined_lengths = np.minimum(imagined_lengths, lengths)
-    units = observed(first.obs)
+    units, new = observed(first.obs), task.predicted
     apart = trajectories_apart(
-        real.obs[starts],
-        imagined,
-        _courses(real.next_obs, starts, lengths, steps),
+        real.obs[starts, :new],
+        imagined[:, :, :new],
+        _courses(real.next_obs[:, :new], starts, lengths, steps),
         imagined_lengths,
         lengths,
         np.asarray(units.mean),

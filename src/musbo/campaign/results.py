@@ -17,6 +17,7 @@ from musbo.core.errors import UserError
 from musbo.core.inside import inside
 from musbo.models.actor import Actor
 from musbo.models.frame import AnyPolicy
+from musbo.tasks.history import stacked
 
 
 def export(folder: Path, ledger: Ledger, store: Store) -> None:
@@ -67,7 +68,7 @@ def behaviour(folder: Path, deployment: int | None = None) -> Actor:
         )
     created = now.creation
     state = serial.decode(Store(folder / STORE).get(now.trained[last].state))
-    return created.settings.method.actor(task_like(created.settings.task, created.task), state)
+    return created.settings.method.actor(stacked(task_like(created.settings.task, created.task)), state)
 
 
 def final_policy(folder: Path, deployment: int | None = None) -> tuple[AnyPolicy, int]:

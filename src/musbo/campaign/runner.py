@@ -50,13 +50,15 @@ from musbo.core.interrupt import noted
 from musbo.core.lock import lock
 from musbo.core.memory import give_back
 from musbo.data.batch import Batch, concatenate, rows_of
-from musbo.data.dataset import assemble, split
+from musbo.data.dataset import Dataset, assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
+from musbo.data.history import stacked_batch
 from musbo.data.rewards import model_rewards
 from musbo.field import simulate
 from musbo.field.drive import Fault
 from musbo.field.worlds import no_simulator
 from musbo.learning.foresight import novelty
+from musbo.tasks.history import stacked
 from musbo.tasks.task import Task
 
 CHECKPOINT_SECONDS = 20.0
@@ -171,6 +173,11 @@ class Runner:
     def settings(self) -> Campaign:
         return self.created.settings
 
+    @property
+    def seen(self) -> Task:
+        """The task as the method knows it: its observations hold the past, where the task has a history."""
+        return stacked(self.task)
+
     def status(self) -> Status:
         return self.ledger.status()
 
@@ -194,7 +201,7 @@ class Runner:
     def state(self) -> Any:
         trained = self.status().trained
         if not trained:
-            return self.settings.method.begin(self.task, self.key(Purpose.BEGIN))
+            return self.settings.method.begin(self.seen, self.key(Purpose.BEGIN))
         return self.load(trained[max(trained)].state)
 
     def load(self, name: str) -> Any:
@@ -210,6 +217,11 @@ class Runner:
     def batches(self) -> Iterator[Batch]:
         """Every batch so far, read one at a time."""
         return map(self.batch, sorted(self.status().collected))
+
+    def data(self) -> Dataset:
+        """D_all, as the method sees it."""
+        batches = (stacked_batch(self.task, batch) for batch in self.batches())
+        return assemble(batches, self.capacity(), self.settings.seed)
 
     def capacity(self) -> int:
         """Rows of D_all at the end of the campaign: shapes are the same from the first deployment to the last.
@@ -270,7 +282,7 @@ class Runner:
     def _collect(self, d: int) -> Collected:
         """A batch from the simulator."""
         began, size = time.monotonic(), self.settings.batch_size
-        actor = self.settings.method.actor(self.task, self.state())
+        actor = self.settings.method.actor(self.seen, self.state())
         shards, failures = list(self.status().shards), self.status().failures
         done = [batch_from_bytes(self.store.get(shard.artefact)) for shard in shards]
         self.observe(Collecting(d, sum(map(len, done)), size))
@@ -335,10 +347,10 @@ class Runner:
         findings = dict(checkpoint.findings) if checkpoint else {}
         forecast: Forecast | None = None
         simulate.require_rewards(self.task, self.batch(d))
-        data = assemble(self.batches(), self.capacity(), self.settings.seed)
+        data = self.data()
         began = saved = time.monotonic()
         pause = 0.0
-        for state, metrics in self.settings.method.train(self.task, data, start, self.key(Purpose.TRAIN, d)):
+        for state, metrics in self.settings.method.train(self.seen, data, start, self.key(Purpose.TRAIN, d)):
             findings[metrics.stage] = metrics.findings
             self.ledger.record(d, metrics.stage, metrics.index, metrics.of, metrics.numbers)
             self.observe(Training(d, metrics))
@@ -370,8 +382,8 @@ class Runner:
         forecast: Forecast | None = None
         findings: dict[str, Findings] = {}
         began = time.monotonic()
-        data = assemble(self.batches(), self.capacity(), self.settings.seed)
-        for reached, metrics in method.train(self.task, data, start, self.key(Purpose.TRAIN, d, number)):
+        data = self.data()
+        for reached, metrics in method.train(self.seen, data, start, self.key(Purpose.TRAIN, d, number)):
             state = reached
             findings[metrics.stage] = metrics.findings
             self.observe(Training(d, metrics))
@@ -385,7 +397,7 @@ class Runner:
 
     def _before(self, d: int, method: Method) -> Any:
         """The state that the first training after deployment `d` began with."""
-        start = method.begin(self.task, self.key(Purpose.BEGIN))
+        start = method.begin(self.seen, self.key(Purpose.BEGIN))
         earlier = [i for i in self.status().trained if i < d]
         found = self.load(self.status().trained[max(earlier)].state) if earlier else start
         if _sizes(found) != _sizes(start):
@@ -418,14 +430,14 @@ class Runner:
         episodes = stretch = None
         if skipped is not None:
             batch, place = self.batch(d), sorted(self.status().collected).index(d) + 1
-            agreement = measure.agreement(
-                self.task, model, rows_of(batch, split(batch, self.settings.seed, place)), first, replay=True
-            )
+            heldout = rows_of(stacked_batch(self.task, batch), split(batch, self.settings.seed, place))
+            agreement = measure.agreement(self.seen, model, heldout, first, replay=True)
         else:
             seed = measure.evaluation_seed(self.settings)
             measured = simulate.evaluate(self.task, state.policy, self.settings.episodes, seed)
             episodes = measure.describe(measured)
-            agreement = measure.agreement(self.task, model, measured.batch, first, replay=False)
+            real = stacked_batch(self.task, measured.batch)
+            agreement = measure.agreement(self.seen, model, real, first, replay=False)
             stretch = measure.stretch(measured, training.forecast, model)
         event = Evaluated(time.monotonic() - began, skipped, episodes, agreement, stretch)
         self.ledger.append(event, d)

@@ -172,6 +172,11 @@ class TaskShape:
     obs_units: tuple[str, ...] = field(default=(), compare=False)
     act_names: tuple[str, ...] = field(default=(), compare=False)
     act_units: tuple[str, ...] = field(default=(), compare=False)
+    history: int = 0
+    interval: float | None = field(default=None, compare=False)
+    obs_low: tuple[float, ...] = field(default=(), compare=False)
+    obs_high: tuple[float, ...] = field(default=(), compare=False)
+    act_change: tuple[float | None, ...] = field(default=(), compare=False)
 
     @property
     def obs_labels(self) -> tuple[str, ...]:
@@ -198,6 +203,11 @@ def shape_of(task: Task) -> TaskShape:
         obs_units=task.obs_units,
         act_names=task.act_names,
         act_units=task.act_units,
+        history=task.history,
+        interval=task.interval,
+        obs_low=task.obs_low,
+        obs_high=task.obs_high,
+        act_change=task.act_change,
     )
 
 
@@ -212,6 +222,7 @@ def task_like(name: str, shape: TaskShape) -> Task:
         shape.episode_steps,
         reward="learned",
         terminated=None if shape.terminated == "never" else "learned",
+        history=shape.history,
     )
 
 

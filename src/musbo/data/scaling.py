@@ -64,8 +64,8 @@ def observed(obs: Float32[np.ndarray, "n obs"]) -> Normaliser:
     return Normaliser(*(jnp.asarray(np.stack(part)) for part in zip(*each, strict=True)))
 
 
-def measure(data: Dataset, learn_reward: bool) -> Scaling:
-    """Scaling of the training rows of D_all."""
+def measure(data: Dataset, learn_reward: bool, predicted: int | None = None) -> Scaling:
+    """Scaling of the training rows of D_all; models predict the first `predicted` observations, or all."""
     chosen = rows(data.training)
     if not len(chosen):
         raise UserError("There are no training rows to measure: collect a batch first, or bring one with --data.")
@@ -82,7 +82,7 @@ def measure(data: Dataset, learn_reward: bool) -> Scaling:
     # Column by column: in float64, all at once would be larger than D_all itself.
     seen = [_moments(each, _size(each)) for each in (column(obs, j) for j in range(obs.shape[1]))]
     done = [_moments(each, _size(each)) for each in (column(act, j) for j in range(act.shape[1]))]
-    target = [change(j) for j in range(obs.shape[1])]
+    target = [change(j) for j in range(obs.shape[1] if predicted is None else predicted)]
     if learn_reward:
         reward = column(np.asarray(data.reward)[:, None], 0)
         target.append(_moments(reward, _size(reward)))

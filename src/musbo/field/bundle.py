@@ -24,6 +24,7 @@ from musbo.core.plain import plain
 from musbo.field import runtime
 from musbo.field.c_header import c_header
 from musbo.field.folded import fold
+from musbo.field.limits_file import limits_text
 from musbo.field.onnx_file import onnx_bytes
 from musbo.field.readme import readme
 from musbo.models.actor import Actor, Shippable, Shipped
@@ -35,15 +36,19 @@ from musbo.models.support import SupportPolicy
 
 GOLDEN = 64
 """Golden vectors, at most."""
+ORDER = """The observation is one vector, newest first: the observation now, then for 1 to {n} steps before it the
+observation and the action that was executed. Before the first step of an episode, the first observation stands there,
+with the middle of the range of every action.
+"""
 EXACT = 1e-4
 """ONNX and C are left out where folding costs more than this share of the half-range."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The observations of a run's data: some of them, and their range with a margin."""
+    """The observations of a run's data: some of them as the policy sees them, and the range of all with a margin."""
 
-    sample: Float32[np.ndarray, "n obs"]
+    sample: Float32[np.ndarray, "n seen"]
     low: Float32[np.ndarray, " obs"]
     high: Float32[np.ndarray, " obs"]
 
@@ -64,6 +69,11 @@ class About:
     observation: Columns
     action: Columns
     episode_steps: int
+    history: int
+    """Past observations and actions that the policy sees."""
+    interval: float | None
+    change: tuple[float | None, ...]
+    """The largest change of each action in a step, where the task says it; empty: it does not."""
     deployment: int
     ledger: str
     """Hash of the event that the policy was trained, which stands for all events before it."""
@@ -103,6 +113,10 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
         shipped = actor.ship(jnp.asarray(obs), jnp.asarray(act))
     explores = about.explores and shipped.kind != "none"
     usual = runtime.default_limits(low.tolist(), high.tolist(), seen.low.tolist(), seen.high.tolist())
+    if any(about.change):  # what has no limit of its own may go from end to end
+        usual["change"] = [
+            float(b - a if most is None else most) for most, a, b in zip(about.change, low, high, strict=True)
+        ]
     try:
         merged = runtime.merge_limits(usual, dict(limits), "the limits")
     except runtime.FieldError as error:
@@ -115,8 +129,9 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
         "verdict": None,
         "observation": plain(about.observation),
         "action": {**plain(about.action), "low": low.tolist(), "high": high.tolist()},
-        "interval": None,
+        "interval": about.interval,
         "episode_steps": about.episode_steps,
+        "history": about.history,
         "policy": said,
         "explore": {"kind": shipped.kind, "default": explores, "why": shipped.why, **shipped.numbers},
         "limits": merged,
@@ -127,7 +142,7 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
         "weights.npz": npz_bytes(arrays | own | shipped.arrays),
         "golden.npz": npz_bytes({"obs": obs, "act": act, **shipped.golden}),
         "runtime.py": Path(runtime.__file__).read_bytes(),
-        runtime.LIMITS: _text(merged),
+        runtime.LIMITS: limits_text(merged).encode(),
     }
     forms, missing = _forms(policy, obs, act, about)
     notes = tuple(note for note in (missing, shipped.why and f"the runtime will not explore: {shipped.why}") if note)
@@ -207,6 +222,7 @@ def _forms(policy: AnyPolicy, obs: np.ndarray, act: np.ndarray, about: About) ->
         )
     text = (
         f"Policy of task {about.task} after deployment {about.deployment}: raw observation in, raw action out.\n"
-        "Limits, fallback, exploration and recording are in runtime.py. This is no safety function."
+        + (ORDER.format(n=about.history) if about.history else "")
+        + "Limits, fallback, exploration and recording are in runtime.py. This is no safety function."
     )
-    return {"policy.onnx": onnx_bytes(folded, text), "policy.h": c_header(folded, text).encode()}, ""
+    return {"policy.onnx": onnx_bytes(folded, text), "policy.h": c_header(folded, text, about.history).encode()}, ""

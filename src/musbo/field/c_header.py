@@ -8,7 +8,7 @@ ACTIVATIONS = {"relu": "x > 0.0f ? x : 0.0f", "tanh": "tanhf(x)", "silu": "x / (
 PER_LINE = 8
 
 
-def c_header(policy: Folded, about: str) -> str:
+def c_header(policy: Folded, about: str, history: int = 0) -> str:
     """`musbo_policy(observation, action)`; `about` goes into the comment at the top."""
     sizes = [policy.weights[0].shape[0], *(weight.shape[1] for weight in policy.weights)]
     widest = max(sizes)
@@ -22,6 +22,7 @@ def c_header(policy: Folded, about: str) -> str:
         "",
         f"#define MUSBO_OBSERVATIONS {sizes[0]}",
         f"#define MUSBO_ACTIONS {sizes[-1]}",
+        *([f"#define MUSBO_HISTORY {history}"] if history else []),
         "",
     ]
     for i, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float32, Int, Int8, Int32, PRNGKeyArray, UInt
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, rows_of
 from musbo.data.checks import LARGEST
+from musbo.field.remembering import Remembering
 from musbo.field.worlds import LaneFailed, World
 from musbo.models.actor import Actor, chosen_by, for_lanes
 from musbo.tasks.task import Task
@@ -52,7 +53,7 @@ class Crew:
 class Explorer:
     """The actor with its exploration noise."""
 
-    def __init__(self, world: World, actor: Actor, key: PRNGKeyArray, first: int = 0) -> None:
+    def __init__(self, world: World | Remembering, actor: Actor, key: PRNGKeyArray, first: int = 0) -> None:
         self.extra_steps = 0
         self._actor, self._first = actor, first  # `first`: the number that the actor knows the first lane by
         self._split: dict[int, tuple[list[Any], Any]] = {}  # the actor of every crew
@@ -78,7 +79,7 @@ class Explorer:
 class Oracle:
     """The actor may try its tentative action in a copy of the simulator before it acts."""
 
-    def __init__(self, task: Task, world: World, actor: Actor, key: PRNGKeyArray) -> None:
+    def __init__(self, task: Task, world: World | Remembering, actor: Actor, key: PRNGKeyArray) -> None:
         self.extra_steps = 0
         self._task, self._world = task, world
         self._actor, (self._arrays, self._static) = actor, _split(actor)
@@ -211,7 +212,7 @@ class Fault(Exception):
 
 def drive(
     task: Task,
-    world: World,
+    world: World | Remembering,
     mind: Mind,
     seeds: Sequence[int],
     quotas: Sequence[int],
@@ -270,7 +271,7 @@ def _require_numbers(
 
 def _step_crew(
     task: Task,
-    world: World,
+    world: World | Remembering,
     crew: Crew,
     quota: Int[np.ndarray, " b"],
     t: int,
@@ -315,11 +316,11 @@ def _step_crew(
         crew.obs[crew.idle] = crew.obs[np.resize(crew.rows, len(crew.idle))]
 
 
-def crew_width(lanes: int, world: World) -> int:
+def crew_width(lanes: int, world: World | Remembering) -> int:
     return -(-lanes // world.crews)
 
 
-def _make_crews(task: Task, world: World, obs: Float32[np.ndarray, "b obs"], lanes: int) -> list[Crew]:
+def _make_crews(task: Task, world: World | Remembering, obs: Float32[np.ndarray, "b obs"], lanes: int) -> list[Crew]:
     width = crew_width(lanes, world)
     crews = []
     for number, first in enumerate(range(0, len(obs), width)):

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from musbo.field.limits_file import MEANING
+from musbo.field.runtime import OPTIONAL_LIMITS
+
 TEXT = """# Policy for {task}
 
-Trained after deployment {deployment}. It maps {n_obs} observations to {n_act} actions{steps}.
+Trained after deployment {deployment}. It maps {n_obs} observations to {n_act} actions{steps}{interval}.
 
 **This is no safety function.** It is ordinary software without redundancy. Interlocks, emergency stops and limits in
 the drives have to keep people and machines safe without it, whatever it commands.
@@ -14,7 +17,7 @@ the drives have to keep people and machines safe without it, whatever it command
 
     sha256sum -c SHA256SUMS
 
-`runtime.py` checks this too when it loads, and compares the policy with the golden vectors. `limits.json` is yours to
+`runtime.py` checks this too when it loads, and compares the policy with the golden vectors. `limits.toml` is yours to
 change, so no checksum covers it.
 
 ## Run it
@@ -42,18 +45,12 @@ Needs Python 3.9 or newer and numpy.
 
 ## Limits
 
-In `limits.json`; one number stands for all actions or observations, null switches off.
+In `limits.toml`, one line `name = value` for each; one number stands for all actions or observations, and `"off"`
+switches off what is optional: {optional}.
 
 | key | meaning |
 |---|---|
-| `low`, `high` | bounds of the action, inside those of training |
-| `change` | largest change of an action from one step to the next |
-| `join` | the same, while control passes between the policy and the fallback |
-| `noise` | largest exploration noise, in units of the action |
-| `obs_low`, `obs_high` | outside of this range of observations the fallback steers |
-| `stale`, `late` | seconds: age of an observation, pause between two calls |
-| `fallbacks`, `cost` | so many steps of the fallback, or this sum of costs, latch it |
-| `fallback` | a constant action, used where no function is given |
+{limits}
 
 ## Observations and actions, in this order
 
@@ -64,7 +61,7 @@ In `limits.json`; one number stands for all actions or observations, null switch
 | action | unit | bounds |
 |---|---|---|
 {actions}
-
+{past}
 ## Other forms
 
 {forms}
@@ -89,6 +86,10 @@ def readme(manifest: Mapping[str, Any], forms: Sequence[str], notes: Sequence[st
         n_obs=len(seen["names"]),
         n_act=len(done["names"]),
         steps=f", in episodes of {manifest['episode_steps']} steps",
+        interval="" if manifest["interval"] is None else f", one every {manifest['interval']:g} seconds",
+        optional=", ".join(OPTIONAL_LIMITS),
+        limits="\n".join(f"| `{key}` | {text} |" for key, text in MEANING.items()),
+        past=PAST.format(n=manifest["history"]) if manifest["history"] else "",
         zeros=", ".join(["0.0"] * len(done["names"])),
         explores=explores,
         fallbacks=limits["fallbacks"],
@@ -97,6 +98,14 @@ def readme(manifest: Mapping[str, Any], forms: Sequence[str], notes: Sequence[st
         forms="\n".join(f"- {line}" for line in said) or "None.",
     )
 
+
+PAST = """
+The policy also sees the past {n} observations and actions. `runtime.py` remembers them: call `act` at every step,
+`executed` where something else was done than commanded, and `begin` or `end` where an episode begins or ends. Its
+networks, `policy.onnx` and `policy.h` take all in one vector, newest first: the observation, then for 1 to {n} steps
+before it the observation and the action that was executed. Before the first step of an episode, the first observation
+stands there, with the middle of the range of every action.
+"""
 
 FORMS = {
     "policy.onnx": "opset 13, input `observation` [1, n], output `action` [1, m], float32. The policy alone: no "

@@ -16,6 +16,7 @@ from jaxtyping import Float, Float32, UInt8
 
 from musbo.core.errors import UserError
 from musbo.field.drive import compiled
+from musbo.field.remembering import remembering
 from musbo.field.simulate import Purpose, lane_seeds
 from musbo.field.worlds import DmControlLane, GymLane, LaneWorld, World, make_world
 from musbo.tasks import builtin
@@ -32,13 +33,14 @@ def render(
 ) -> Iterator[Frame]:
     """The frames of one episode, one per state, the first state included."""
     act_on, lane = compiled(policy), np.array([0])
-    with closing(make_world(task, 1, pictures=True)) as world, _painter(task, world, side) as paint:
+    with closing(make_world(task, 1, pictures=True)) as shown, _painter(task, shown, side) as paint:
+        world = remembering(task, shown)
         obs = world.begin(lane_seeds(seed, Purpose.EVALUATE, 0, 1))
-        yield paint(obs[0])
+        yield paint(obs[0, : task.obs_size])
         for _ in range(min(steps or task.episode_steps, task.episode_steps)):
             act = np.clip(np.asarray(act_on(obs), np.float32), task.low, task.high)
             obs, _, terminated, truncated = world.step(lane, act)
-            yield paint(obs[0])
+            yield paint(obs[0, : task.obs_size])
             if terminated[0] or truncated[0]:
                 return
 

@@ -19,6 +19,7 @@ import io
 import json
 import math
 import os
+import re
 import struct
 import time as clocks
 import zipfile
@@ -28,16 +29,22 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-FORMAT, VERSION = "musbo-bundle", 1
+FORMAT, VERSION = "musbo-bundle", 2
 CHECKSUMS = "SHA256SUMS"
 NEEDED = ("manifest.json", "weights.npz", "golden.npz", "runtime.py", "README.md")
 OPTIONAL = ("policy.onnx", "policy.h")
-LIMITS = "limits.json"
+LIMITS = "limits.toml"
 """In the hands of the site, so no checksum covers it."""
+FORMER_LIMITS = "limits.json"
+"""The same in bundles of version 1."""
+OFF = "off"
+"""Switches a limit off: TOML has no null."""
 LATCH = "latched.json"
 LARGEST = 200_000_000
 """Bytes of all files of a bundle."""
 LARGEST_TEXT = 1_000_000
+MOST_SEEN = 100_000
+"""Numbers that a policy may see at once."""
 TOLERANCE = 1e-4
 """How far the policy may be from its golden actions, as a share of the half-range: machines round differently."""
 
@@ -97,7 +104,7 @@ def merge_limits(usual: dict[str, Any], given: Any, source: str) -> dict[str, An
     for key, value in given.items():
         if key not in usual:
             raise FieldError(f"{source}: there is no limit {key!r}; there are {', '.join(usual)}.")
-        if value is None:
+        if value is None or value == OFF:
             if key not in OPTIONAL_LIMITS:
                 raise FieldError(f"{source}: {key} cannot be left out: give a number.")
             merged[key] = None
@@ -167,12 +174,15 @@ class Bundle:
         self.arrays = read_arrays(files["weights.npz"], "weights.npz")
         self.golden = read_arrays(files["golden.npz"], "golden.npz")
         self.limits = dict(self.manifest["limits"])
-        if LIMITS in files:
-            self.limits = merge_limits(self.limits, _json(files[LIMITS], LIMITS), LIMITS)
+        named, other = (LIMITS, FORMER_LIMITS) if self.manifest["version"] > 1 else (FORMER_LIMITS, LIMITS)
+        if other in files:
+            raise FieldError(f"{other} is not read in this bundle: write its limits into {named}, and remove it.")
+        if named in files:
+            self.limits = merge_limits(self.limits, _limits(files[named], named), named)
 
 
 def _read_files(place: str) -> dict[str, bytes]:
-    known = (*NEEDED, *OPTIONAL, CHECKSUMS, LIMITS)
+    known = (*NEEDED, *OPTIONAL, CHECKSUMS, LIMITS, FORMER_LIMITS)
     try:
         if os.path.isdir(place):
             found = {}
@@ -221,7 +231,10 @@ def _require_checksums(files: dict[str, bytes], place: str) -> str:
         if line:
             listed[name.decode("latin-1")] = digest.decode("latin-1")
     for name, data in files.items():
-        if name not in (CHECKSUMS, LIMITS) and listed.pop(name, None) != hashlib.sha256(data).hexdigest():
+        if (
+            name not in (CHECKSUMS, LIMITS, FORMER_LIMITS)
+            and listed.pop(name, None) != hashlib.sha256(data).hexdigest()
+        ):
             raise FieldError(f"{name} is not what was exported (its checksum differs): copy the whole bundle again.")
     if listed:
         raise FieldError(f"{place} lacks {sorted(listed)[0][:60]}: copy the whole bundle again.")
@@ -241,14 +254,20 @@ def _require_manifest(found: Any) -> dict[str, Any]:
     damaged = "manifest.json is damaged: export the bundle again."
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise FieldError("manifest.json is not that of a bundle: check that this is the folder you meant.")
-    if found.get("version") != VERSION:
-        raise FieldError(f"this runtime reads bundles of version {VERSION}: use the runtime.py of the bundle itself.")
+    if found.get("version") not in range(1, VERSION + 1) or isinstance(found["version"], bool):
+        raise FieldError(
+            f"this runtime reads bundles up to version {VERSION}: use the runtime.py of the bundle itself."
+        )
+    found.setdefault("history", 0)  # version 1 had none
     try:
         sizes = len(found["observation"]["names"]), len(found["action"]["names"])
         low = _numbers(found["action"]["low"], sizes[1], "low", "manifest.json")
         high = _numbers(found["action"]["high"], sizes[1], "high", "manifest.json")
         usual = default_limits(low, high, *(_numbers(found["limits"][k], sizes[0], k, "") for k in PER_OBSERVATION))
         found["limits"] = merge_limits(usual, found["limits"], "manifest.json")
+        past = found["history"]
+        if isinstance(past, bool) or not isinstance(past, int) or not 0 <= past * sum(sizes) <= MOST_SEEN:
+            raise FieldError(damaged)
         texts = [found["policy"]["kind"], found["policy"]["activation"], found["explore"]["kind"]]
         texts += found["observation"]["names"] + found["action"]["names"]
         if not all(isinstance(text, str) for text in texts) or not isinstance(found["explore"]["default"], bool):
@@ -394,9 +413,9 @@ class Labeler:
         self.target_mean, self.target_std = arrays["labeler.target_mean"], arrays["labeler.target_std"]
 
     def predict(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
-        """[k, n, obs]"""
+        """[k, n, new]: the newest observation only, since what the policy sees of the past is known."""
         x = (np.concatenate([obs, act], axis=1) - self.mean) / self.std
-        return obs + self.target_mean + self.target_std * self.members(x)
+        return obs[:, : len(self.target_mean)] + self.target_mean + self.target_std * self.members(x)
 
     def doubt(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
         """The largest L1 distance between the predictions of two members."""
@@ -406,7 +425,7 @@ class Labeler:
 
     def error(self, obs: np.ndarray, act: np.ndarray, next_obs: np.ndarray) -> np.ndarray:
         """The largest L1 error of a member."""
-        return np.abs(self.predict(obs, act) - next_obs).sum(axis=2).max(axis=0)
+        return np.abs(self.predict(obs, act) - next_obs[:, : len(self.target_mean)]).sum(axis=2).max(axis=0)
 
 
 class Mind:
@@ -425,7 +444,7 @@ class Mind:
     def _load(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         said, explore = manifest["policy"], manifest["explore"]
         frame = Frame(arrays, self.low, self.high)
-        self.half = frame.half
+        self.half, self.centre = frame.half, frame.centre
         if said["kind"] == "support":
             self.policy: Any = SupportPolicy(arrays, frame, said["activation"], said["reach"], said["critic"])
         else:
@@ -632,10 +651,12 @@ class Runtime:
             raise FieldError(f"this bundle cannot explore: {manifest['explore'].get('why') or 'it was exported so'}.")
         self._obs_size, self._act_size = len(manifest["observation"]["names"]), len(manifest["action"]["names"])
         self._fallback = self._fallback_of(fallback)
+        self._history = manifest["history"]
         self._random = np.random.default_rng(seed)
         self._now, self._tick = clock or clocks.time, clock or clocks.monotonic
         self._previous: Optional[np.ndarray] = None
-        self._last: Any = None
+        self._last: Any = None  # what the policy saw in the step before, and what was executed then
+        self._whole = np.zeros(0, np.float32)
         self._pending: Optional[_Step] = None
         self._in_episode, self._episode, self._step = False, -1, 0
         self._called = self._measured = None
@@ -711,7 +732,8 @@ class Runtime:
             self.begin()
         self.spent += cost
         finite = bool(np.isfinite(seen).all())
-        mean = self._mind.policy(seen[None])[0] if finite else np.full(self._act_size, np.nan, np.float32)
+        whole = self._with_past(seen)
+        mean = self._mind.policy(whole[None])[0] if finite else np.full(self._act_size, np.nan, np.float32)
         reason = self._reason(seen, mean, now, tick, time)
         drawn = used = np.zeros(self._act_size, np.float32)
         signal, flags = 0.0, SHADOW * self.shadow
@@ -720,7 +742,7 @@ class Runtime:
             flags |= FALLBACK_FAILED * failed
         else:
             if self._explore:
-                drawn, signal = self._mind.noise(seen, mean, self._random, self._last, self._episode)
+                drawn, signal = self._mind.noise(whole, mean, self._random, self._last, self._episode)
                 cap = self.limits["noise"]
                 used = drawn if cap is None else np.clip(drawn, -np.float32(cap), np.float32(cap))
             wanted = np.clip(mean + used, self._mind.low, self._mind.high)
@@ -728,6 +750,7 @@ class Runtime:
         source = 2 if reason else int(limited or not np.array_equal(used, drawn))
         self.reason, self.commanded = REASONS[reason], commanded
         self._called, self._measured = tick, time
+        self._whole = whole
         self._pending = _Step(
             time=now if time is None else time,
             obs=seen,
@@ -797,6 +820,20 @@ class Runtime:
         if seen.shape != (self._obs_size,):
             raise FieldError(f"an observation is {self._obs_size} numbers, not an array of shape {seen.shape}.")
         return seen
+
+    def _with_past(self, seen: np.ndarray) -> np.ndarray:
+        """What the policy sees: [o_t, o_{t-1}, a_{t-1}, ..., o_{t-n}, a_{t-n}], with the actions as executed.
+
+        Before the first step of an episode, and before a step that is not in the recording as a transition, there is
+        nothing: there the first observation stands, with actions in the middle of their range.
+        """
+        if not self._history:
+            return seen
+        if self._last is None:
+            return np.concatenate([seen, *self._history * (seen, self._mind.centre)])
+        before, done = self._last
+        size = self._obs_size
+        return np.concatenate([seen, before[:size], done, before[size : -(size + self._act_size)]])
 
     def _action(self, action: Action) -> np.ndarray:
         found = np.array(action, np.float32)
@@ -869,10 +906,11 @@ class Runtime:
         if self._pending is None:
             return
         step, self._pending = self._pending.values, None
-        self._last = (step["obs"], step["executed"]) if np.isfinite(step["executed"]).all() else None
-        if not np.isfinite(step["obs"]).all():
-            self._last = None
+        known = np.isfinite(step["executed"]).all() and np.isfinite(step["obs"]).all()
+        self._last = (self._whole, step["executed"]) if known else None
         self._append(**step, reward=math.nan if reward is None else float(reward))
+        if self._failed:  # a step that is missing from the recording is missing from the past as well
+            self._last = None
 
     def _append(self, **step: Any) -> None:
         count, self._step = self._step, self._step + 1
@@ -886,20 +924,72 @@ class Runtime:
 
 
 def read_limits(path: Place) -> Any:
-    """Limits from a .json file, or from a .toml file where Python is 3.11 or newer."""
+    """Limits from a .toml or .json file."""
     name = os.fspath(path)
     try:
         with open(name, "rb") as file:
             data = file.read(LARGEST_TEXT + 1)
     except OSError as error:
         raise FieldError(f"cannot read {name}: {error.strerror}; check the path.") from error
-    if not name.endswith(".toml"):
-        return _json(data, name)
+    return _limits(data, name)
+
+
+def _limits(data: bytes, name: str) -> Any:
+    return _toml(data, name) if name.endswith(".toml") else _json(data, name)
+
+
+def _toml(data: bytes, name: str) -> dict[str, Any]:
+    """As much of TOML as limits need: lines `name = value`, where a value is a number, a list of numbers or "off".
+
+    Python has a reader of TOML from 3.11 on; a machine on site may be older, and one file must mean one thing.
+    """
+    if len(data) > LARGEST_TEXT:
+        raise FieldError(f"{name} is too long.")
     try:
-        import tomllib
-    except ImportError as error:
-        raise FieldError(f"{name}: this Python reads limits as .json only; .toml needs Python 3.11.") from error
-    try:
-        return tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FieldError(f"{name} is not TOML: {str(error)[:100]}.") from error
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise FieldError(f"{name} is not text in UTF-8: write it again.") from error
+    found: dict[str, Any] = {}
+    key, text, begun = "", "", 0
+    for number, line in enumerate(lines, 1):
+        line = line.partition("#")[0].strip(" \t\r")
+        if not text:
+            if not line:
+                continue
+            key, equals, line = (part.strip(" \t") for part in line.partition("="))
+            begun = number
+            if not equals or not _WORD.fullmatch(key):
+                raise FieldError(f"{name}, line {number}: write a limit as name = value, such as change = 0.1.")
+            if key in found:
+                raise FieldError(f"{name}, line {number}: {key} is there twice.")
+        text += line
+        if text.startswith("[") and not text.endswith("]"):
+            text += " "  # a list goes on in the next line
+            continue
+        found[key] = _value(text, f"{name}, line {begun}: {key}")
+        text = ""
+    if text:
+        raise FieldError(f"{name}, line {begun}: the list of {key} has no end.")
+    return found
+
+
+_WORD = re.compile(r"[A-Za-z0-9_-]+")
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]{0,300})(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def _value(text: str, where: str) -> Any:
+    if text in ('"off"', "'off'"):
+        return OFF
+    if not text.startswith("["):
+        return _plain_number(text, where)
+    parts = [part.strip() for part in text[1:-1].split(",")]
+    if parts[-1] == "":
+        parts.pop()  # an empty list, or a comma after the last number
+    return [_plain_number(part, where) for part in parts]
+
+
+def _plain_number(text: str, where: str) -> Number:
+    found = _NUMBER.fullmatch(text)
+    if not found:
+        raise FieldError(f'{where} must be a number, a list of numbers such as [0.1, 0.2], or "off", not {text[:40]}.')
+    return float(text) if found[2] or found[3] else int(text)

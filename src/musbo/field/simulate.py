@@ -18,10 +18,13 @@ from jaxtyping import Bool, Float32, Float64, Int
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, concatenate
 from musbo.data.checks import LARGEST, SHOWN
+from musbo.data.history import raw_batch
 from musbo.data.rewards import model_rewards as model_rewards
 from musbo.field.drive import Explorer, Fault, Oracle, Steady, crew_width, drive
+from musbo.field.remembering import remembering
 from musbo.field.worlds import make_world, most_lanes
 from musbo.models.actor import Actor
+from musbo.tasks.history import stacked
 from musbo.tasks.task import Task
 
 
@@ -95,20 +98,21 @@ def collect(
     width = len(plan[0])
     if first_group >= len(plan):
         return
-    with closing(make_world(task, width)) as world:
+    seen = stacked(task)
+    with closing(remembering(task, make_world(task, width))) as world:
         for group in range(first_group, len(plan)):
             key = jax.random.fold_in(jax.random.key(seed), group)
             # Of a single lane, every group is the next of many for whoever shares lanes out.
             first = group if width == 1 else 0
-            mind = Oracle(task, world, actor, key) if actor.needs_oracle else Explorer(world, actor, key, first)
+            mind = Oracle(seen, world, actor, key) if actor.needs_oracle else Explorer(world, actor, key, first)
             seeds = lane_seeds(seed, Purpose.COLLECT, group, len(plan[group]))
             try:
-                batch, signal = drive(task, world, mind, seeds, plan[group], width, once=False)
+                batch, signal = drive(seen, world, mind, seeds, plan[group], width, once=False)
             except Fault as fault:
                 if fault.batch is not None:
-                    yield Shard(fault.batch, fault.signal, mind.extra_steps, 0)
+                    yield Shard(raw_batch(task, fault.batch), fault.signal, mind.extra_steps, 0)
                 raise
-            yield Shard(batch, signal, mind.extra_steps, _alone(plan[group], crew_width(width, world)))
+            yield Shard(raw_batch(task, batch), signal, mind.extra_steps, _alone(plan[group], crew_width(width, world)))
 
 
 def first_episodes(task: Task, batch: Batch, lanes: int | None = None) -> Bool[np.ndarray, " e"]:
@@ -136,15 +140,15 @@ def rollouts(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int,
     limit = min(steps or task.episode_steps, task.episode_steps)
     mind = Steady(task, policy)
     batches = []
-    with closing(make_world(task, width)) as world:
+    with closing(remembering(task, make_world(task, width))) as world:
         for group, first in enumerate(range(0, episodes, width)):
             count = min(width, episodes - first)
             seeds = lane_seeds(seed, Purpose.EVALUATE, group, count)
             try:
-                batches.append(drive(task, world, mind, seeds, [limit] * count, width, once=True)[0])
+                batches.append(drive(stacked(task), world, mind, seeds, [limit] * count, width, once=True)[0])
             except Fault as fault:
                 raise UserError(f"The policy cannot be measured: {fault}.") from fault
-    return concatenate(batches)
+    return raw_batch(task, concatenate(batches))
 
 
 def evaluate(task: Task, policy: Callable[[Any], Any], episodes: int, seed: int) -> Evaluation:

@@ -34,7 +34,7 @@ def appraise(
     start = draw_starts(starts, rollouts, key)
     n = count(model.members)
     reach = model.scaling.reach(start)
-    width, silent = jnp.ones(task.obs_size), jnp.zeros((1, task.obs_size))
+    width, silent = jnp.ones(task.predicted), jnp.zeros((1, task.predicted))
 
     def under(index: Int[Array, ""]) -> tuple[Array, ...]:
         def one_step(carry: tuple, t: Int[Array, ""]) -> tuple:
@@ -42,7 +42,7 @@ def appraise(
             act = policy(obs)
             said = said_by(task, model, index, obs, act)
             next_obs, reward = moved(task, model.scaling, obs, act, said)
-            ended = goes_on(task, width, jnp.ones(()), said, next_obs, silent) < 0.5
+            ended = goes_on(task, width, jnp.ones(()), said, next_obs[:, : task.predicted], silent) < 0.5
             next_obs, reward, live, terminated = survive(reach, obs, alive, next_obs, reward, ended)
             lost = lost | (alive & ~live)
             reward = jnp.where(lost, unknown, reward)

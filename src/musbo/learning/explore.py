@@ -22,7 +22,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.models.actor import Act, Actor, Obs, Shipped, Signal
 from musbo.models.dynamics import stacked_inputs
-from musbo.models.labeler import Labeler, doubt, member_means, state_targets
+from musbo.models.labeler import Labeler, doubt, member_means, predicted, state_targets
 from musbo.models.mlp import named_arrays
 from musbo.models.policy import Policy
 
@@ -166,7 +166,7 @@ class SeekingActor(eqx.Module):
             "activation": judge.members.mlp.activation,
         }
         mean, std = stacked_inputs(judge.scaling)
-        target_mean, target_std = state_targets(judge.scaling)
+        target_mean, target_std = state_targets(judge.scaling, predicted(judge.members))
         arrays = {
             **named_arrays(judge.members.mlp, "labeler", len(target_mean)),  # the means: nobody asks for the variances
             "labeler.mean": mean,
@@ -230,4 +230,4 @@ def exploration_scale(
 def largest_error(labeler: Labeler, obs: Obs, act: Act, next_obs: Obs) -> Float[Array, " b"]:
     """max over members of || s' - s'_i ||_1: the paper's formula for zeta."""
     means = member_means(labeler.members, labeler.scaling, obs, act)
-    return jnp.max(jnp.sum(jnp.abs(means - next_obs[None]), axis=2), axis=0)
+    return jnp.max(jnp.sum(jnp.abs(means - next_obs[None, :, : means.shape[2]]), axis=2), axis=0)

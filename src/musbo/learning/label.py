@@ -236,7 +236,7 @@ def disagreement(
     obs, act = rollout.obs.reshape(t * b, -1), rollout.executed.reshape(t * b, -1)
     k_pair, k_sample = jax.random.split(key)
 
-    def predictions(network: Probabilistic, k_noise: PRNGKeyArray) -> Float[Array, "n obs"]:
+    def predictions(network: Probabilistic, k_noise: PRNGKeyArray) -> Float[Array, "n new"]:
         # In blocks: the hidden layers of all rows at once would not fit into a cache.
         mean, std = jax.lax.map(lambda row: labeler.predict(network, judge.scaling, *row), (obs, act), batch_size=BLOCK)
         return mean + std * jax.random.normal(k_noise, std.shape) if prediction == "sample" else mean

@@ -81,7 +81,7 @@ def _rows(data: Dataset, x: Float[Array, "c in"], y: Float[Array, "c out"]) -> R
 @partial(jax.jit, static_argnames="task")
 def _dynamics_arrays(task: Task, data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
     x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
-    target = data.next_obs - data.obs
+    target = data.next_obs[:, : task.predicted] - data.obs[:, : task.predicted]
     if task.reward == "learned":
         target = jnp.concatenate([target, data.reward[:, None]], axis=1)
     y = (target - scaling.target_mean[None]) / scaling.target_std[None]
@@ -94,30 +94,30 @@ def dynamics_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:
     return _rows(data, *_dynamics_arrays(task, data, scaling))
 
 
-def steadied(rows: Rows, scaling: Scaling, noise: float, key: PRNGKeyArray) -> Rows:
+def steadied(task: Task, rows: Rows, scaling: Scaling, noise: float, key: PRNGKeyArray) -> Rows:
     """The rows and a copy of the training rows that begin a little beside the truth and end where it ended.
 
     What is fitted on them leads back: an imagined trajectory does not drift away from what states can be. `noise` is a
     share of one step's ordinary change.
     """
-    size = scaling.obs_mean.shape[0]
+    size = task.predicted
     step = noise * jax.random.normal(key, (rows.x.shape[0], size))
-    x = rows.x.at[:, :size].add(step * (scaling.target_std[:size] / scaling.obs_std)[None])
+    x = rows.x.at[:, :size].add(step * (scaling.target_std[:size] / scaling.obs_std[:size])[None])
     y = rows.y.at[:, :size].add(-step)
     both = jnp.concatenate([rows.x, x]), jnp.concatenate([rows.y, y])
     train = np.concatenate([rows.train, rows.train + np.int32(rows.x.shape[0])])
     return Rows(*both, train, rows.heldout, rows.episode)
 
 
-@jax.jit
-def _labeler_arrays(data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
+@partial(jax.jit, static_argnames="task")
+def _labeler_arrays(task: Task, data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
     x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
-    mean, std = labeler.state_targets(scaling)
-    return x, (data.next_obs - data.obs - mean[None]) / std[None]
+    mean, std = labeler.state_targets(scaling, task.predicted)
+    return x, (data.next_obs[:, : task.predicted] - data.obs[:, : task.predicted] - mean[None]) / std[None]
 
 
-def labeler_rows(data: Dataset, scaling: Scaling) -> Rows:
-    return _rows(data, *_labeler_arrays(data, scaling))
+def labeler_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:
+    return _rows(data, *_labeler_arrays(task, data, scaling))
 
 
 def begin_dynamics(
@@ -150,8 +150,9 @@ def _level_values(
 ) -> tuple[Float[Array, "pairs n"], Float[Array, " n"], Float[Array, " n"]]:
     """Distances of all pairs, the error of the worst member, and the error of what the members say on average."""
     predictions = labeler.member_means(members, scaling, obs, act)
-    worst = jnp.max(jnp.sum(jnp.abs(predictions - next_obs[None]), axis=2), axis=0)
-    average = jnp.sum(jnp.abs(jnp.mean(predictions, axis=0) - next_obs), axis=1)
+    came = next_obs[:, : predictions.shape[2]]
+    worst = jnp.max(jnp.sum(jnp.abs(predictions - came[None]), axis=2), axis=0)
+    average = jnp.sum(jnp.abs(jnp.mean(predictions, axis=0) - came), axis=1)
     return labeler.pair_distances(predictions), worst, average
 
 

@@ -31,6 +31,7 @@ from musbo.models.dynamics import Dynamics, inputs, outcome, predict, target_siz
 from musbo.models.frame import Frame
 from musbo.models.gaussian import sample
 from musbo.models.mlp import MLP, count, member
+from musbo.tasks.history import follows
 from musbo.tasks.task import Task
 
 CLIP = 10.0  # of the normalised observation that V reads
@@ -171,7 +172,7 @@ def lived(
     n = count(model.members)
     scaling = model.scaling
     reach = scaling.reach(jnp.broadcast_to(scaling.obs_mean[None], start.shape))
-    width = settings.kernel * scaling.target_std[: task.obs_size]
+    width = settings.kernel * scaling.target_std[: task.predicted]
 
     def one_step(obs: Float[Array, "b obs"], xs: tuple) -> tuple:
         k, other = xs
@@ -192,8 +193,8 @@ def lived(
             width,
             settings.kernel * ordinary.logit,
             said,
-            next_obs,
-            jax.random.normal(k_probe, (DIRECTIONS, task.obs_size)),
+            next_obs[:, : task.predicted],  # what ends an episode is the newest observation
+            jax.random.normal(k_probe, (DIRECTIONS, task.predicted)),
         )
         next_obs = jnp.where(known[:, None], next_obs, obs)
         reward = jnp.where(known, reward, 0.0)
@@ -219,12 +220,13 @@ def moved(
     A state is kept in the range of the data, a little widened. Models drift where columns are bound to each other: the
     cosine of an angle becomes 1.2 within twenty steps, and nothing that follows is worth anything.
     """
-    margin = BEYOND * (scaling.obs_high - scaling.obs_low)
-    low, high = scaling.obs_low - margin, scaling.obs_high + margin
+    new = task.predicted
+    margin = BEYOND * (scaling.obs_high - scaling.obs_low)[:new]
+    low, high = scaling.obs_low[:new] - margin, scaling.obs_high[:new] + margin
 
     def one(s: Array, a: Array, o: Array) -> tuple[Array, Array]:
         next_obs, reward = outcome(task, scaling, s, a, o)
-        kept = jnp.clip(next_obs, jnp.minimum(low, s), jnp.maximum(high, s))
+        kept = follows(task, s, a, jnp.clip(next_obs[:new], jnp.minimum(low, s[:new]), jnp.maximum(high, s[:new])))
         return kept, reward if task.reward == "learned" else task.reward(s, a, kept)
 
     return jax.vmap(one)(obs, act, said)
@@ -294,7 +296,7 @@ def measure_ordinary(task: Task, model: Dynamics, obs: Float[Array, "n obs"], ac
 @jax.jit
 def spread(model: Dynamics, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, "k n"]:
     """The same in units of the state, summed over its columns, for people."""
-    k, size = count(model.members), obs.shape[1]
+    k, size = count(model.members), min(obs.shape[1], model.scaling.target_std.shape[0])  # less where the past is seen
     x = jax.vmap(lambda s, a: inputs(model.scaling, s, a))(obs, act)
     said = [jax.vmap(member(model.members, i))(x)[:, :size] * model.scaling.target_std[None, :size] for i in range(k)]
     return jnp.stack([jnp.sum(jnp.abs(said[i] - said[(i + 1) % k]), axis=1) for i in range(k)])

@@ -1,8 +1,8 @@
 """The dynamics ensemble M (theta): N deterministic networks that predict the next state (section 3.1 of the paper).
 
 Input is the standardised [s, a]; output is the standardised difference s' - s, so that the prediction is s plus the
-output in raw units. Where the task's reward is learned, it is one more regression output; where its termination is
-learned, one more logit.
+output in raw units. Where the policy sees the past, only the newest observation is predicted: the rest is known. Where
+the task's reward is learned, it is one more regression output; where its termination is learned, one more logit.
 """
 
 from functools import partial
@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from musbo.core.registry import stored
 from musbo.data.scaling import Scaling
 from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
+from musbo.tasks.history import follows
 from musbo.tasks.task import Task
 
 
@@ -28,7 +29,7 @@ class Dynamics(eqx.Module):
 
 def target_size(task: Task) -> int:
     """Regression outputs: the difference of states, and the reward where it is learned."""
-    return task.obs_size + (task.reward == "learned")
+    return task.predicted + (task.reward == "learned")
 
 
 @partial(jax.jit, static_argnames=("task", "hidden", "activation", "n"))
@@ -58,7 +59,7 @@ def outcome(
 ) -> tuple[Float[Array, " obs"], Float[Array, ""]]:
     """Next state and reward out of what a member predicts."""
     target = scaling.target_mean + scaling.target_std * said[: target_size(task)]
-    next_obs = obs + target[: task.obs_size]
+    next_obs = follows(task, obs, act, obs[: task.predicted] + target[: task.predicted])
     return next_obs, target[-1] if task.reward == "learned" else task.reward(obs, act, next_obs)
 
 

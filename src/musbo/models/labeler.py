@@ -37,33 +37,38 @@ class Labeler(eqx.Module):
 
 
 def init_members(key: PRNGKeyArray, task: Task, hidden: tuple[int, ...], activation: str, n: int) -> Probabilistic:
-    return init_probabilistic(key, (task.obs_size + task.act_size, *hidden, task.obs_size), activation, n)
+    return init_probabilistic(key, (task.obs_size + task.act_size, *hidden, task.predicted), activation, n)
 
 
-def state_targets(scaling: Scaling) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
+def predicted(members: Probabilistic) -> int:
+    """How many observations P predicts: all, or the newest ones of what the policy sees."""
+    return members.max_logvar.shape[-1]
+
+
+def state_targets(scaling: Scaling, size: int) -> tuple[Float[Array, " new"], Float[Array, " new"]]:
     """Mean and deviation of s' - s alone: P never predicts a reward."""
-    obs = scaling.obs_mean.shape[0]
-    return scaling.target_mean[:obs], scaling.target_std[:obs]
+    return scaling.target_mean[:size], scaling.target_std[:size]
 
 
 def predict(
     network: Probabilistic, scaling: Scaling, obs: Float[Array, " obs"], act: Float[Array, " act"]
-) -> tuple[Float[Array, " obs"], Float[Array, " obs"]]:
+) -> tuple[Float[Array, " new"], Float[Array, " new"]]:
     """Mean next state and its standard deviation, both in raw state units."""
     mean, logvar = network(inputs(scaling, obs, act))
-    target_mean, target_std = state_targets(scaling)
-    return obs + target_mean + target_std * mean, target_std * jnp.exp(0.5 * logvar)
+    size = predicted(network)
+    target_mean, target_std = state_targets(scaling, size)
+    return obs[:size] + target_mean + target_std * mean, target_std * jnp.exp(0.5 * logvar)
 
 
 def member_means(
     members: Probabilistic, scaling: Scaling, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
-) -> Float[Array, "k n obs"]:
+) -> Float[Array, "k n new"]:
     """Mean next states of every member, member by member."""
     each = jax.vmap(lambda p, s, a: predict(p, scaling, s, a)[0], in_axes=(None, 0, 0))
     return jax.lax.map(lambda p: each(p, obs, act), members)
 
 
-def pair_distances(predictions: Float[Array, "k n obs"]) -> Float[Array, "pairs n"]:
+def pair_distances(predictions: Float[Array, "k n new"]) -> Float[Array, "pairs n"]:
     """L1 distance between the predictions of every pair a < b."""
     k = predictions.shape[0]
     return jnp.stack(
@@ -81,7 +86,8 @@ def doubt(judge: Labeler, obs: Float[Array, "n obs"], act: Float[Array, "n act"]
 def rescale(members: Probabilistic, old: Scaling, new: Scaling) -> Probabilistic:
     """The same predictive distribution of s' under the new scaling; log-variances shift by 2 ln(old std / new std)."""
     (mean_old, std_old), (mean_new, std_new) = stacked_inputs(old), stacked_inputs(new)
-    (target_old, deviation_old), (target_new, deviation_new) = state_targets(old), state_targets(new)
+    size = predicted(members)
+    (target_old, deviation_old), (target_new, deviation_new) = state_targets(old, size), state_targets(new, size)
     ratio = deviation_old / deviation_new
     log_shift = 2 * jnp.log(ratio)
     scale = jnp.concatenate([ratio, jnp.ones_like(ratio)])

@@ -3,6 +3,8 @@
 Where the task's termination is learned, a flag is one more output: above one half the episode ends.
 """
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from musbo.core.registry import stored
 from musbo.data.scaling import Scaling
 from musbo.models.dynamics import inputs
 from musbo.models.probabilistic import Probabilistic
+from musbo.tasks.history import follows
 from musbo.tasks.task import Task
 
 
@@ -52,7 +55,7 @@ def step(
     which, rows = jax.random.randint(k_which, (n,), 0, model.elites.shape[0]), jnp.arange(n)
     mean, std = means[which, rows], stds[which, rows]
     drawn = mean + std * jax.random.normal(k_noise, mean.shape)
-    return _moved(task, obs, drawn, mean)
+    return _moved(task, obs, act, drawn, mean)
 
 
 def mean_step(
@@ -60,20 +63,25 @@ def mean_step(
 ) -> tuple[Float[Array, "n obs"], Float[Array, " n"], Bool[Array, " n"]]:
     """One imagined step without chance: every row has a network of its own and takes its mean."""
     mean, _ = jax.vmap(predict, in_axes=(0, None, 0, 0))(networks, scaling, obs, act)
-    return _moved(task, obs, mean, mean)
+    return _moved(task, obs, act, mean, mean)
 
 
 def _moved(
-    task: Task, obs: Float[Array, "n obs"], drawn: Float[Array, "n out"], mean: Float[Array, "n out"]
+    task: Task,
+    obs: Float[Array, "n obs"],
+    act: Float[Array, "n act"],
+    drawn: Float[Array, "n out"],
+    mean: Float[Array, "n out"],
 ) -> tuple[Float[Array, "n obs"], Float[Array, " n"], Bool[Array, " n"]]:
-    next_obs = obs + drawn[:, : task.obs_size]
+    newest = obs[:, : task.predicted] + drawn[:, : task.predicted]
+    next_obs = jax.vmap(partial(follows, task))(obs, act, newest)
     if task.terminated == "learned":
         ended = mean[:, -1] > 0.5
     elif task.terminated is None:
         ended = jnp.zeros(obs.shape[0], bool)
     else:
         ended = jax.vmap(task.terminated)(next_obs)
-    return next_obs, drawn[:, task.obs_size], ended
+    return next_obs, drawn[:, task.predicted], ended
 
 
 def largest_spread(model: Stochastic, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, " n"]:

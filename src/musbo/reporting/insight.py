@@ -8,10 +8,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from musbo.campaign.places import STORE
+from musbo.campaign.settings import task_like
 from musbo.campaign.store import Store
 from musbo.campaign.summary import read_status
 from musbo.core import serial
 from musbo.data.files import batch_from_bytes
+from musbo.data.history import stacked_batch
 
 ROWS, PARTS = 2000, 20
 
@@ -43,7 +45,8 @@ def doubts(folder: Path) -> Doubts | None:
     model = status.creation.settings.method.foresight(state)
     if model is None:
         return None
-    doubt = np.asarray(model.doubt(jnp.asarray(batch.obs[rows]), jnp.asarray(batch.act[rows])), np.float64)
+    seen = stacked_batch(task_like(status.creation.settings.task, status.creation.task), batch).obs
+    doubt = np.asarray(model.doubt(jnp.asarray(seen[rows]), jnp.asarray(batch.act[rows])), np.float64)
     known = np.isfinite(doubt)
     rows, doubt = rows[known], doubt[known]
     if len(rows) < 2:

@@ -59,6 +59,9 @@ class Single:
     env: Any
 
 
+MOST_SEEN = 100_000
+"""Numbers that a policy may see at once."""
+
 Simulator = BuiltIn | Gym | DmControl | Factory | Single
 
 
@@ -69,8 +72,9 @@ class Task:
     `reward(obs, act, next_obs)` and `terminated(next_obs)` are functions of one example, written with jax.numpy, or
     "learned"; `terminated=None` states that episodes end by their time limit only. Without a `simulator` there are only
     logs. `interval` is in seconds; `obs_low` and `obs_high` are the range of every observation; `act_change` is the
-    largest change of an action in a step. `speed` is the index of the forward velocity among the observations, for
-    reports; `initial` draws an initial observation, where the reset distribution is known.
+    largest change of an action in a step. `history` is how many past observations and actions the policy sees, for
+    plants with delays. `speed` is the index of the forward velocity among the observations, for reports; `initial`
+    draws an initial observation, where the reset distribution is known.
     """
 
     name: str
@@ -92,6 +96,8 @@ class Task:
     obs_low: tuple[float, ...] = ()  # the range of every observation, as the plant's people know it; empty: unknown
     obs_high: tuple[float, ...] = ()
     act_change: tuple[float | None, ...] = ()  # the largest change of each action in a step; None: no limit
+    history: int = 0  # how many past observations and actions the policy sees beside the newest observation
+    newest: int | None = None  # set by `stacked`: so many observations are new at every step, the others are the past
 
     def __post_init__(self) -> None:
         def refuse(text: str) -> None:
@@ -132,9 +138,18 @@ class Task:
         for i, most in enumerate(self.act_change):
             if most is not None and not (math.isfinite(most) and most > 0):
                 refuse(f"act_change of action {i} must be above 0, or None for no limit, not {most}.")
+        if isinstance(self.history, bool) or not isinstance(self.history, int) or self.history < 0:
+            refuse(f"history is a count of past steps, 0 or more, not {self.history!r}.")
+        if (seen := self.obs_size + self.history * (self.obs_size + self.act_size)) > MOST_SEEN:
+            refuse(f"with a history of {self.history} the policy sees {seen:,} numbers: at most {MOST_SEEN:,}.")
         for field, value in (("reward", self.reward), ("terminated", self.terminated)):
             if isinstance(value, str) and value != "learned":
                 refuse(f"{field} must be a function or 'learned', not {value!r}.")
+
+    @property
+    def predicted(self) -> int:
+        """How many observations a model has to predict: the first ones; what follows them is known."""
+        return self.obs_size if self.newest is None else self.newest
 
     @property
     def obs_labels(self) -> tuple[str, ...]:

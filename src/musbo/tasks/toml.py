@@ -4,6 +4,7 @@ Where reward and ends are learned, there is no code at all:
 
     name = "boiler"
     interval = 5.0                 # seconds between two actions
+    history = 4                    # past observations and actions that the policy sees; may be left out
     episode_steps = 288
     reward = "learned"             # or "reward.py:reward", a function in a file beside this one
     terminated = "never"           # or "learned", or a function
@@ -43,7 +44,8 @@ ENDING = ".toml"
 MOST = 2000
 """Observations or actions of a task."""
 LONGEST_EPISODE = 100_000_000
-KEYS = ("name", "interval", "episode_steps", "reward", "terminated", "observation", "action")
+LONGEST_HISTORY = 1000
+KEYS = ("name", "interval", "history", "episode_steps", "reward", "terminated", "observation", "action")
 OF_OBSERVATION = ("name", "unit", "low", "high")
 OF_ACTION = ("name", "unit", "low", "high", "change")
 REWARD = 'write "learned", or a function in a file beside this one: "reward.py:reward"'
@@ -62,6 +64,7 @@ class Declared:
     path: Path
     name: str
     interval: float | None
+    history: int
     episode_steps: int
     reward: str
     terminated: str
@@ -98,6 +101,7 @@ def toml_task(name: str, trusted: bool) -> Task:
         act_names=tuple(column["name"] for column in said.actions),
         act_units=tuple(column["unit"] for column in said.actions),
         interval=said.interval,
+        history=said.history,
         obs_low=tuple(column["low"] for column in ranges),
         obs_high=tuple(column["high"] for column in ranges),
         act_change=tuple(column["change"] for column in said.actions)
@@ -203,10 +207,16 @@ def _declared(said: dict[str, Any], place: _Place) -> Declared:
         interval = _number(said, "interval", place)
         if not interval > 0:
             raise place.refuse("interval", "interval is in seconds and above 0.")
+    history = said.get("history", 0)
+    if isinstance(history, bool) or not isinstance(history, int) or not 0 <= history <= LONGEST_HISTORY:
+        raise place.refuse(
+            "history", f"history is a count of past steps from 0 to {LONGEST_HISTORY:,}, not {_short(history)}."
+        )
     return Declared(
         place.path,
         _text(said, "name", place),
         interval,
+        history,
         steps,
         _rule(said, "reward", ("learned",), REWARD, place),
         _rule(said, "terminated", ("never", "learned"), ENDS, place),
