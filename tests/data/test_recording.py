@@ -214,6 +214,51 @@ def test_an_empty_recording_says_so(tmp_path: Path):
     assert len(musbo.read_batch(written(tmp_path / "r.musbo", []))) == 0
 
 
+# Another language
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program in C that knows docs/formats.md and nothing of musbo."""
+    program = tmp_path_factory.mktemp("c") / "writer"
+    source = Path(__file__).with_name("writer.c")
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1"]
+    subprocess.run(["gcc", *strict, source, "-o", program], check=True)
+    return program
+
+
+def test_a_recording_that_c_wrote_is_read(writer: Path, tmp_path: Path):
+    path = tmp_path / "c.musbo"
+    subprocess.run([writer, path], check=True)
+    batch = musbo.read_batch(path)
+    np.testing.assert_array_equal(batch.obs, [[0, 0], [0, 1], [0, 2.25], [0, 3.375], [1, 0], [1, 1], [1, 2.25], [2, 0]])
+    np.testing.assert_array_equal(batch.act[:, 0], [0, 0.25, 0.125, 0.75, 0, 0.25, 0.125, 0])
+    np.testing.assert_array_equal(batch.next_obs[:, 1], [1, 2.25, 3.375, 5.125, 1, 2.25, 3.375, 1])
+    np.testing.assert_array_equal(batch.reward, -batch.obs[:, 1])
+    assert batch.terminated.tolist() == [False] * 3 + [True] + [False] * 4
+    assert batch.truncated.tolist() == [False] * 6 + [True] * 2
+    assert batch.by.tolist() == [0, 0, -1, 0, -3, -3, -3, 0]
+    table = open_table(path).read(["machine", "bundle", "time", "commanded_0", "noise_0"])
+    assert set(table.column("machine").to_pylist()) == {"press-7"}
+    assert set(table.column("bundle").to_pylist()) == {"c-bundle"}
+    assert table.column("time").to_pylist()[:2] == [1.7e9, 1.7e9 + 0.5]
+    assert table.column("commanded_0").to_pylist()[2] == 0.5 and table.column("noise_0").to_pylist()[0] == 0.0625
+    assert recording.recording_header(path.read_bytes(), "c")["machine"] == "press-7"
+    assert main(["check", str(path)]) == 0
+
+
+def test_a_recording_that_c_began_is_read_up_to_its_last_whole_record(writer: Path, tmp_path: Path):
+    path = tmp_path / "c.musbo"
+    subprocess.run([writer, path], check=True)
+    size = path.stat().st_size
+    records = 11
+    head_size = size - records * WIDTH
+    for cut in range(head_size, size, 7):
+        subprocess.run([writer, path, str(cut)], check=True)
+        assert path.stat().st_size == cut
+        assert open_table(path).read(["obs_0"]).num_rows == (cut - head_size) // WIDTH
+
+
 # Kill
 
 CHILD = """

@@ -82,6 +82,9 @@ def test_a_batch_becomes_a_policy(tmp_path, capsys):
     assert (tmp_path / "run" / "curve.svg").is_file()
     assert main(["status", str(tmp_path / "run")]) == 0
     capsys.readouterr()
+    found = {each["name"]: each for each in result["deployments"][0]["training"]["findings"]["diagnostics"]}
+    assert found["learned_reward_apart"]["value"] > 0 and "learned_reward_correlation" in found
+    assert found["learned_ends_seen"]["value"] in (None, 0, 1) and 0 <= found["learned_ends_early"]["value"] <= 1
     judged = result["deployments"][0]["evaluation"]["agreement"]
     assert judged["trajectory_error"] == pytest.approx(
         replayed(tmp_path / "run", int(judged["imagined_steps"])), rel=1e-3

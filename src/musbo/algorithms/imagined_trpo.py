@@ -23,7 +23,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
-from musbo.learning import fit, handover, objectives, start
+from musbo.learning import fit, handover, learned, objectives, start
 from musbo.learning.advantage import (
     Baseline,
     Discounting,
@@ -154,7 +154,11 @@ class ImaginedTRPO:
             for fitted, epoch in fit.epochs(self.dynamics, error, rows_M, work, k_M):
                 yield replace(state, fit=fitted), fit_metrics("dynamics", epoch, column="model\nerror")
             del rows_M  # as large as D_all
-            state = replace(state, stage="labeler", dynamics=Dynamics(fitted.best, scaling), fit=None)
+            M = Dynamics(fitted.best, scaling)
+            state = replace(state, stage="labeler", dynamics=M, fit=None)
+            if "learned" in (task.reward, task.terminated):
+                told = learned.agreement(task, data, partial(learned.by_dynamics, task, M), task.reward == "learned")
+                yield state, Metrics(learned.STAGE, findings=told)
         if state.stage == "labeler":  # line 3: train the uncertainty labeler on D_all
             work = state.fit or objectives.begin_labeler(task, self.labeler, state.labeler, scaling, k_new_P)
             rows_P = objectives.labeler_rows(task, data, scaling)

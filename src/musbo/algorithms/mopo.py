@@ -7,6 +7,7 @@ are forgotten.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -20,7 +21,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, measure
-from musbo.learning import fit, replay, soft
+from musbo.learning import fit, learned, replay, soft
 from musbo.learning.branch import foresee, refill
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.imagine import Starts
@@ -137,7 +138,10 @@ class MOPO:
             for fitted, epoch in fit.epochs(self.dynamics, objective, rows, work, k_fit):
                 yield replace(state, fit=fitted), fit_metrics("dynamics", epoch, column="model\nerror")
             elites = jnp.argsort(fitted.best_error)[: self.elites]
-            state = replace(state, stage="learn", model=Stochastic(fitted.best, scaling, elites), fit=None, step=0)
+            model = Stochastic(fitted.best, scaling, elites)
+            state = replace(state, stage="learn", model=model, fit=None, step=0)
+            told = learned.agreement(task, data, partial(learned.by_stochastic, task, model), reward=True)
+            yield state, Metrics(learned.STAGE, findings=told)
         assert state.model is not None
         everything = replay.logged(data, state.frame)
         anywhere = Starts(data.obs, everything.n[0])

@@ -11,6 +11,7 @@ collects three lanes of four. Before there is such a batch, the members of M dec
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -26,7 +27,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, rows
 from musbo.data.scaling import Normaliser, Scaling, measure
-from musbo.learning import climb, fit, handover, objectives, replay, soft
+from musbo.learning import climb, fit, handover, learned, objectives, replay, soft
 from musbo.learning.appraise import appraise
 from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
 from musbo.learning.contest import Earned, came_true
@@ -183,11 +184,14 @@ class ValueGradients:
                 state, stage=LEARN.name, dynamics=M, fit=None, ordinary=ordinary(task, M, data), update=0, checked=-1,
                 choice=None, lanes=None, step=0,
             )  # fmt: skip
+            if "learned" in (task.reward, task.terminated):
+                told = learned.agreement(task, data, partial(learned.by_dynamics, task, M), task.reward == "learned")
+                yield state, Metrics(learned.STAGE, findings=told)
         if state.stage == LEARN.name:
-            learned = state
-            for learned, metrics in self._learn(task, data, state, k_rival):
-                yield learned, metrics
-            state = replace(learned, stage=SERIES, lanes=None, dreamt=None)
+            reached = state
+            for reached, metrics in self._learn(task, data, state, k_rival):
+                yield reached, metrics
+            state = replace(reached, stage=SERIES, lanes=None, dreamt=None)
         yield from self._climb(task, data, state, k_climb)
 
     def _learn(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
