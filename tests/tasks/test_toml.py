@@ -44,7 +44,8 @@ def test_what_it_says_is_the_task(tmp_path: Path):
     )
     assert (task.act_low, task.act_high, task.act_change) == ((0.0,), (100.0,), (5.0,))
     assert (task.obs_low, task.obs_high, task.interval, task.episode_steps) == ((0.0,), (200.0,), 5.0, 288)
-    assert task.reward == "learned" and task.terminated is None and task.simulator is None
+    assert task.reward == "learned" and task.terminated is None and task.simulator is None and task.history == 0
+    assert find_task(written(tmp_path, PLANT.replace("interval = 5.0", "history = 4"))).history == 4
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,9 @@ def test_what_it_says_is_the_task(tmp_path: Path):
         ("high = 200", "", "a range has both ends"),
         ("high = 200", "high = nan", "must be a finite number"),
         ("288", "0", "line 3: episode_steps is a whole number"),
+        ("interval = 5.0", "history = 1.5", "line 2: history is a count of past steps from 0 to 1,000, not 1.5"),
+        ("interval = 5.0", "history = -1", "line 2: history is a count of past steps"),
+        ("interval = 5.0", "history = true", "line 2: history is a count of past steps"),
         ('reward = "learned"', "", "lacks reward"),
         ('"learned"', '"os:system"', "reward cannot be"),
         ('"never"', '"sometimes"', "terminated cannot be"),

@@ -12,6 +12,7 @@ from musbo.learning.window import Ordinary, distance, goes_on, moved, said_by
 from musbo.models.dynamics import Dynamics
 from musbo.models.gaussian import GaussianPolicy
 from musbo.models.mlp import count
+from musbo.tasks.history import newest
 from musbo.tasks.task import Task
 
 
@@ -42,7 +43,7 @@ def appraise(
             act = policy(obs)
             said = said_by(task, model, index, obs, act)
             next_obs, reward = moved(task, model.scaling, obs, act, said)
-            ended = goes_on(task, width, jnp.ones(()), said, next_obs[:, : task.predicted], silent) < 0.5
+            ended = goes_on(task, width, jnp.ones(()), said, newest(task, next_obs), silent) < 0.5
             next_obs, reward, live, terminated = survive(reach, obs, alive, next_obs, reward, ended)
             lost = lost | (alive & ~live)
             reward = jnp.where(lost, unknown, reward)

@@ -20,6 +20,7 @@ from musbo.models.dynamics import Dynamics
 from musbo.models.labeler import Labeler, Levels
 from musbo.models.mlp import MLP
 from musbo.models.probabilistic import Probabilistic
+from musbo.tasks.history import newest
 from musbo.tasks.task import Task
 
 BOUND_WEIGHT = 0.01  # pulls the learned bounds of the log-variance together (BREMEN)
@@ -81,7 +82,7 @@ def _rows(data: Dataset, x: Float[Array, "c in"], y: Float[Array, "c out"]) -> R
 @partial(jax.jit, static_argnames="task")
 def _dynamics_arrays(task: Task, data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
     x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
-    target = data.next_obs[:, : task.predicted] - data.obs[:, : task.predicted]
+    target = newest(task, data.next_obs) - newest(task, data.obs)
     if task.reward == "learned":
         target = jnp.concatenate([target, data.reward[:, None]], axis=1)
     y = (target - scaling.target_mean[None]) / scaling.target_std[None]
@@ -113,7 +114,7 @@ def steadied(task: Task, rows: Rows, scaling: Scaling, noise: float, key: PRNGKe
 def _labeler_arrays(task: Task, data: Dataset, scaling: Scaling) -> tuple[Float[Array, "c in"], Float[Array, "c out"]]:
     x = jax.vmap(lambda s, a: dynamics.inputs(scaling, s, a))(data.obs, data.act)
     mean, std = labeler.state_targets(scaling, task.predicted)
-    return x, (data.next_obs[:, : task.predicted] - data.obs[:, : task.predicted] - mean[None]) / std[None]
+    return x, (newest(task, data.next_obs) - newest(task, data.obs) - mean[None]) / std[None]
 
 
 def labeler_rows(task: Task, data: Dataset, scaling: Scaling) -> Rows:

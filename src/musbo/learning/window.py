@@ -31,7 +31,7 @@ from musbo.models.dynamics import Dynamics, inputs, outcome, predict, target_siz
 from musbo.models.frame import Frame
 from musbo.models.gaussian import sample
 from musbo.models.mlp import MLP, count, member
-from musbo.tasks.history import follows
+from musbo.tasks.history import follows, newest
 from musbo.tasks.task import Task
 
 CLIP = 10.0  # of the normalised observation that V reads
@@ -193,7 +193,7 @@ def lived(
             width,
             settings.kernel * ordinary.logit,
             said,
-            next_obs[:, : task.predicted],  # what ends an episode is the newest observation
+            newest(task, next_obs),  # what ends an episode is the newest observation
             jax.random.normal(k_probe, (DIRECTIONS, task.predicted)),
         )
         next_obs = jnp.where(known[:, None], next_obs, obs)
@@ -220,13 +220,15 @@ def moved(
     A state is kept in the range of the data, a little widened. Models drift where columns are bound to each other: the
     cosine of an angle becomes 1.2 within twenty steps, and nothing that follows is worth anything.
     """
-    new = task.predicted
-    margin = BEYOND * (scaling.obs_high - scaling.obs_low)[:new]
-    low, high = scaling.obs_low[:new] - margin, scaling.obs_high[:new] + margin
+    known_low, known_high = newest(task, scaling.obs_low), newest(task, scaling.obs_high)
+    margin = BEYOND * (known_high - known_low)
+    low, high = known_low - margin, known_high + margin
 
     def one(s: Array, a: Array, o: Array) -> tuple[Array, Array]:
         next_obs, reward = outcome(task, scaling, s, a, o)
-        kept = follows(task, s, a, jnp.clip(next_obs[:new], jnp.minimum(low, s[:new]), jnp.maximum(high, s[:new])))
+        before = newest(task, s)
+        new = jnp.clip(newest(task, next_obs), jnp.minimum(low, before), jnp.maximum(high, before))
+        kept = follows(task, s, a, new)
         return kept, reward if task.reward == "learned" else task.reward(s, a, kept)
 
     return jax.vmap(one)(obs, act, said)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from musbo.core.registry import stored
 from musbo.data.scaling import Scaling
 from musbo.models.mlp import MLP, affine_outputs, init_mlp, rescale_inputs
-from musbo.tasks.history import follows
+from musbo.tasks.history import follows, newest
 from musbo.tasks.task import Task
 
 
@@ -59,7 +59,7 @@ def outcome(
 ) -> tuple[Float[Array, " obs"], Float[Array, ""]]:
     """Next state and reward out of what a member predicts."""
     target = scaling.target_mean + scaling.target_std * said[: target_size(task)]
-    next_obs = follows(task, obs, act, obs[: task.predicted] + target[: task.predicted])
+    next_obs = follows(task, obs, act, newest(task, obs) + target[: task.predicted])
     return next_obs, target[-1] if task.reward == "learned" else task.reward(obs, act, next_obs)
 
 

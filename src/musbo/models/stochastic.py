@@ -14,7 +14,7 @@ from musbo.core.registry import stored
 from musbo.data.scaling import Scaling
 from musbo.models.dynamics import inputs
 from musbo.models.probabilistic import Probabilistic
-from musbo.tasks.history import follows
+from musbo.tasks.history import follows, newest
 from musbo.tasks.task import Task
 
 
@@ -73,8 +73,7 @@ def _moved(
     drawn: Float[Array, "n out"],
     mean: Float[Array, "n out"],
 ) -> tuple[Float[Array, "n obs"], Float[Array, " n"], Bool[Array, " n"]]:
-    newest = obs[:, : task.predicted] + drawn[:, : task.predicted]
-    next_obs = jax.vmap(partial(follows, task))(obs, act, newest)
+    next_obs = jax.vmap(partial(follows, task))(obs, act, newest(task, obs) + drawn[:, : task.predicted])
     if task.terminated == "learned":
         ended = mean[:, -1] > 0.5
     elif task.terminated is None:

@@ -33,7 +33,7 @@ OTHER = "other"
 """Stands for what parts of one's own, and logs, have to say."""
 ORDER = (
     "reward formula", "termination formula", "reward disagrees", "nothing trusted", "updates rejected",
-    "dynamics inaccurate", "labeler inaccurate",
+    "dynamics inaccurate", "labeler inaccurate", "learned reward", "learned termination",
     "nothing learned", "collapse", "imagined above real", "baseline better", "cut", "no terminations", "few episodes",
     "no control", OTHER, "flat penalty", "inert", "at cap", "unstable", "flat",
 )  # fmt: skip
@@ -54,7 +54,7 @@ SEVERAL = 3
 """So many evaluations are needed to speak of a course."""
 FEW = 5
 """With fewer episodes than this, one or none is held out."""
-LATEST = ("nothing trusted", "updates rejected", "cut")
+LATEST = ("nothing trusted", "updates rejected", "cut", "learned reward", "learned termination")
 """Cautions about one training, which the next one may have put right: the newest counts."""
 MOSTLY = ("inert", "at cap", "flat penalty")
 """Cautions that matter where they are the rule: in more than half of the deployments."""

@@ -76,10 +76,15 @@ def stacked(task: Task) -> Task:
     )
 
 
+def newest(task: Task, obs: Float[Array, "*n obs"]) -> Float[Array, "*n new"]:
+    """The newest observation of what is seen. Without history it is untouched, so that gradients keep their bits."""
+    return obs if task.newest is None else obs[..., : task.newest]
+
+
 def follows(
-    task: Task, obs: Float[Array, " obs"], act: Float[Array, " act"], newest: Float[Array, " newest"]
+    task: Task, obs: Float[Array, " obs"], act: Float[Array, " act"], new: Float[Array, " new"]
 ) -> Float[Array, " obs"]:
     """What is seen after what was seen, the action that was executed and the newest observation: nothing is guessed."""
     if task.newest is None:
-        return newest
-    return jnp.concatenate([newest, obs[: task.newest], act, obs[task.newest : -(task.newest + task.act_size)]])
+        return new
+    return jnp.concatenate([new, obs[: task.newest], act, obs[task.newest : -(task.newest + task.act_size)]])

@@ -1,0 +1,140 @@
+"""A plant that is a TOML file: ranges, interval and history go from the file into the bundle, and the campaign goes on.
+
+And a reward function that changes between two visits is noticed.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import musbo
+from musbo.campaign.events import Amended
+from musbo.campaign.field_campaign import Campaign
+from musbo.core.errors import UserError
+from musbo.data.batch import Batch, make_batch
+from musbo.field.runtime import Runtime
+from musbo.tasks.task import Task
+from tests.stories import tiny
+
+PLANT = """
+name = "basin"
+interval = 0.5
+history = 2
+episode_steps = 20
+reward = "learned"
+terminated = "never"
+
+[[observation]]
+name = "level"
+unit = "m"
+low = 0
+high = 3
+
+[[action]]
+name = "valve"
+low = -1
+high = 1
+change = 0.5
+
+[[action]]
+name = "pump"
+low = 0
+high = 4
+"""
+
+
+class Basin:
+    """What is done shows two steps later."""
+
+    def __init__(self, seed: int) -> None:
+        self.level, self.due = np.random.default_rng(seed).uniform(1, 2), [0.0, 0.0]
+
+    def step(self, act: np.ndarray) -> tuple[np.ndarray, float]:
+        self.due.append(0.05 * float(act[0]) + 0.01 * (float(act[1]) - 2))
+        self.level = float(np.clip(self.level + self.due.pop(0), 0.05, 2.95))
+        return np.array([self.level], np.float32), -abs(self.level - 1.5)
+
+
+def logs(episodes: int = 6) -> Batch:
+    random, rows = np.random.default_rng(0), []
+    for episode in range(episodes):
+        basin = Basin(episode)
+        obs = np.array([basin.level], np.float32)
+        for step in range(20):
+            act = random.uniform([-1, 0], [1, 4]).astype(np.float32)
+            after, reward = basin.step(act)
+            rows.append((obs, act, reward, after, step == 19, episode, step))
+            obs = after
+    columns = (np.array(column) for column in zip(*rows, strict=True))
+    names = ("obs", "act", "reward", "next_obs", "truncated", "episode", "step")
+    return make_batch(**dict(zip(names, columns, strict=True)), terminated=np.zeros(len(rows), bool))
+
+
+def test_from_the_file_to_the_field_and_back(tmp_path: Path):
+    (tmp_path / "plant.toml").write_text(PLANT)
+    campaign = Campaign.new(
+        str(tmp_path / "plant.toml"), data=[logs()], preset="quick", budget=3, batch_size=60, method=tiny.method(),
+        out=tmp_path / "campaign",
+    )  # fmt: skip
+    campaign.train()
+    made = campaign.export()
+    manifest = Runtime(made.folder, fallback=[0, 2]).bundle.manifest
+    assert (manifest["interval"], manifest["history"], manifest["episode_steps"]) == (0.5, 2, 20)
+    assert manifest["observation"] == {"names": ["level"], "units": ["m"]}
+    limits = manifest["limits"]
+    assert limits["change"] == [0.5, 4.0]  # the pump has no limit but its range
+    data = logs()
+    margin = np.ptp(data.obs) + data.obs.std()
+    assert limits["obs_low"] == [0.0] and data.obs.min() - margin < 0  # the file says what is possible
+    assert limits["obs_high"] == pytest.approx([min(3.0, data.obs.max() + margin)])
+    assert "one every 0.5 seconds" in (made.folder / "README.md").read_text()
+    recording = tmp_path / "r.musbo"
+    with Runtime(made.folder, fallback=[0, 2], record=recording, seed=0, machine="basin-1") as controller:
+        for episode in range(3):
+            basin = Basin(100 + episode)
+            obs, reward = np.array([basin.level], np.float32), None
+            controller.begin()
+            for _ in range(20):
+                act = controller.act(obs, reward=reward)
+                assert act is not None
+                obs, reward = basin.step(act)
+            controller.end(obs, reward=reward)
+    came = campaign.ingest([recording], accept=True)
+    assert (came.round, came.transitions) == (2, 60)
+    campaign.train()
+    assert campaign.next.verb == "export" and campaign.export().id != made.id
+    assert musbo.load_policy(tmp_path / "campaign").obs_size == 1 + 2 * (1 + 2)
+    shown = {each.name for each in campaign.status().summary.deployments[-1].diagnostics}
+    assert {"learned_reward_apart", "learned_reward_correlation"} <= shown
+
+
+def test_a_reward_that_changed_is_noticed_and_wants_amend(tmp_path: Path):
+    task = Task("basin", 1, 2, (-1.0, 0.0), (1.0, 4.0), 20, reward=_before)
+    data = replace(logs(), reward=-np.abs(logs().next_obs[:, 0] - 1.5))
+    campaign = Campaign.new(
+        task, data=[data], preset="quick", budget=2, batch_size=60, method=tiny.method(), out=tmp_path / "campaign"
+    )
+    now = replace(task, reward=_after)
+    with pytest.raises(UserError, match="gives other values than when this run.*musbo amend"):
+        Campaign(campaign.folder, task=now).train()
+    Campaign(campaign.folder, task=now).amend(reward=True, reason="the level has another set point")
+    with pytest.raises(UserError, match="gives other values"):
+        campaign.train()
+    amended = Campaign(campaign.folder, task=now)
+    with amended._opened() as runner:
+        runner.collect(1)
+        batch = runner.batch(1)
+        np.testing.assert_allclose(batch.reward, -np.abs(batch.next_obs[:, 0] - 1.0), rtol=1e-5)
+    said = [event.what.reason for event in amended.history() if isinstance(event.what, Amended)]
+    assert said == ["the level has another set point"]
+    assert amended.verify().problems == ()
+
+
+def _before(obs, act, next_obs):
+    return -abs(next_obs[0] - 1.5)
+
+
+def _after(obs, act, next_obs):
+    return -abs(next_obs[0] - 1.0)
