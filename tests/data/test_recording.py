@@ -320,3 +320,16 @@ def test_golden_bundle_and_recording(tmp_path: Path):
     assert table.column("reason").to_pylist()[9] == "outside the data"
     assert set(table.column("bundle").to_pylist()) == {said["bundle"]}
     assert os.path.getsize(GOLDEN / "bundle-v1.zip") < 60_000
+
+
+def test_golden_bundle_of_version_2(tmp_path: Path):
+    """With a history: what it does depends on what was seen before, as when it was written."""
+    said = json.loads((GOLDEN / "bundle-v2.json").read_text())
+    (tmp_path / "b.zip").write_bytes((GOLDEN / "bundle-v2.zip").read_bytes())
+    with Runtime(tmp_path / "b.zip", fallback=[0, 1, 0], explore=False) as controller:
+        acts = [controller.act(row) for row in shipped.observations(6, seed=42)]
+    assert controller.bundle.id == said["bundle"] and controller.bundle.manifest["history"] == 3
+    np.testing.assert_allclose(
+        np.asarray(acts) / shipped.TASK.half_range, said["acts"] / shipped.TASK.half_range, atol=1e-4
+    )
+    assert os.path.getsize(GOLDEN / "bundle-v2.zip") < 80_000

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import musbo
 from musbo.data.history import stacked_batch
+from musbo.data.readers.choose import open_table
 from musbo.data.scaling import Normaliser, Scaling
 from musbo.field import runtime
 from musbo.field.bundle import Seen, contents
@@ -160,8 +161,6 @@ def test_lagged_doubt_looks_back_with_the_past(tmp_path: Path):
     rows = (jnp.asarray(x[None]) for x in (after, before, first))
     now, then, done = rows
     _, zeta = quiet.act(now, jax.random.key(0), then, done, jnp.ones(1, bool))
-    from musbo.data.readers.choose import open_table
-
     signal = open_table(tmp_path / "r.musbo").read(["signal"]).column("signal").to_pylist()
     np.testing.assert_allclose(signal[1], zeta[0], rtol=1e-3)
 

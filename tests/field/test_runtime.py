@@ -106,7 +106,7 @@ def test_limits_hold_whatever_is_observed(bundle: Path, shares: list[float], see
     half = TASK.half_range.astype(np.float64)
     low, high, change = -0.4 * half + TASK.centre, 0.6 * half + TASK.centre, np.asarray(shares) * half
     limits = {"low": low.tolist(), "high": high.tolist(), "change": change.tolist(), "fallbacks": 10_000}
-    path = bundle.parent / "limits.json"
+    path = bundle.parent / "own-limits.json"
     path.write_text(json.dumps(limits))
     random, last = np.random.default_rng(seed), None
     with Runtime(bundle, fallback=REST, limits=path, explore=explore, seed=seed) as controller:
