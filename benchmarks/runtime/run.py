@@ -202,10 +202,12 @@ def main() -> None:
             numbers = " | ".join(f"{taken[key]:,.0f} µs" for key in KEYS)
             lines.append(f"| {name.split()[1]} | {way} | {numbers} |")
     between(HERE / "README.md", "times", lines)
-    lines = ["| history | inputs | numpy runtime | ONNX Runtime | C |", "|---|---|---|---|---|"]
-    for name, each in found.items():
-        numbers = " | ".join(f"{value:.1e}" for value in each["apart"].values())
-        lines.append(f"| {name.split()[1]} | {each['inputs']} | {numbers} |")
+    lines = [
+        f"With a history of {name.split()[1]} ({each['inputs']} inputs): "
+        + ", ".join(f"{form} {value:.1e}" for form, value in each["apart"].items())
+        + "."
+        for name, each in found.items()
+    ]
     between(HERE / "README.md", "apart", lines)
 
 
