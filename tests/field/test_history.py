@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import musbo
@@ -76,10 +76,14 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 STEPS = st.lists(
     st.sampled_from(["go"] * 6 + ["nan", "person", "full disk", "end", "begin", "ended by itself", "silent"]),
-    min_size=1, max_size=40,
+    min_size=8, max_size=40,
 )  # fmt: skip
 
 
+@example(4 * ["go"] + ["full disk"] + 5 * ["go"], 1)
+@example(4 * ["go"] + ["nan"] + 5 * ["go"], 1)
+@example(4 * ["go"] + ["person"] + 5 * ["go"], 1)
+@example(4 * ["go"] + ["silent"] + 5 * ["go"], 3)  # in shadow: nobody knows what was done
 @given(STEPS, st.integers(0, 2**32 - 1))
 def test_online_and_from_the_recording_it_is_the_same(bundle: Path, steps: list[str], seed: int):
     """Random episodes with gaps: sensors that fail, a full disk, people who act, actions that nobody knows."""
