@@ -410,7 +410,7 @@ def test_rewards_that_disagree():
 
 
 def test_many_rows_are_worked_in_parts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("musbo.data.doctor.chunks.ROWS", 300)
+    monkeypatch.setattr("musbo.data.chunks.ROWS", 300)
     batch = clean()
     assert checked(batch, POINT) == []
     reward = batch.reward.copy()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Bool, Float32, Float64, Int
+from jaxtyping import Bool, Float32, Float64, Int, Shaped
 
 from musbo.core.errors import UserError
 from musbo.data.columns import Clock, choosers_of, clock_of, flags_of, identities, labels_of, numeric, together, whole
@@ -39,10 +39,14 @@ class Rows:
     machine: Int[np.ndarray, " n"] | None
     machines: tuple[str, ...]
     clock: Clock | None
+    """What puts the rows of an episode in order."""
+    time: Clock | None
     by: Int[np.ndarray, " n"] | None
     """Who chose the action, as in a batch."""
     row: Int[np.ndarray, " n"]
     """The row of the table."""
+    next_obs: Float32[np.ndarray, "n obs"] | None = None
+    step: Shaped[np.ndarray, " n"] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ def evenly(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> tup
     episode = np.cumsum(begins)[good] - 1
     here = np.searchsorted(grid.at, grid.step_at + grid.slack, side="right") - 1
     row = grid.order[here]
+    clock = Clock(_times(grid, time)[good], 1.0)
     steps = Rows(
         obs=blocks["obs"][good],
         act=blocks["act"][good],
@@ -118,7 +123,8 @@ def evenly(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> tup
         episode=episode.astype(np.int64),
         machine=None if machine is None else machine[row][good],
         machines=machines,
-        clock=Clock(_times(grid, time)[good], 1.0),
+        clock=clock,
+        time=clock,
         by=None if by is None else by[row][good],
         row=row[good],
     )

@@ -25,6 +25,7 @@ from musbo.data.columns import (
     identities,
     labels_of,
     named,
+    names_in,
     numbers_of,
     together,
 )  # fmt: skip
@@ -68,6 +69,8 @@ class Logs:
     """Actions as they were commanded, where the log has them beside those that were executed."""
     resampled: Resampled | None = None
     """What was done to bring the log to even steps."""
+    bundles: tuple[str, ...] = ()
+    """The bundles that were at work, where the log says."""
 
     def by_machine(self) -> Iterator[tuple[str, Int[np.ndarray, " m"]]]:
         """The transitions of each machine; all of them under an empty name where the log names none."""
@@ -115,6 +118,7 @@ def from_dataframe(
     machine: str | None = None,
     commanded: str | Column | Sequence[str | Column] = (),
     by: str | None = None,
+    bundle: str | None = None,
     interval: float | None = None,
     quality: str | None = None,
     good: Sequence[str] = GOOD,
@@ -128,8 +132,9 @@ def from_dataframe(
     """
     meant = mapping(
         obs=obs, act=act, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated,
-        episode=episode, time=time, step=step, gap=gap, machine=machine, commanded=commanded, by=by, interval=interval,
-        quality=quality, good=good, time_unit=time_unit, time_format=time_format, source="from_dataframe",
+        episode=episode, time=time, step=step, gap=gap, machine=machine, commanded=commanded, by=by, bundle=bundle,
+        interval=interval, quality=quality, good=good, time_unit=time_unit, time_format=time_format,
+        source="from_dataframe",
     )  # fmt: skip
     return transitions(open_frame(frame, "the frame"), meant)
 
@@ -149,13 +154,15 @@ def from_batch(batch: Batch, source: str) -> Logs:
 def transitions(table: Table, mapping: Mapping) -> Logs:
     """The transitions in a table. They are not yet checked: see `checks.require_sound` and `doctor.examine`."""
     chosen = choose(mapping, table.names, table.source)
-    data = table.read(chosen.names())
     source = table.source
+    data = table.read(chosen.names())
     read, done = (
         (_rows(data, mapping, chosen, source), None)
         if mapping.interval is None
         else evenly(data, mapping, chosen, source)
     )
+    bundles, row_count = names_in(data, chosen.bundle), data.num_rows
+    del data  # a large log is in memory once
     n = len(read.terminated)
     flagged = read.terminated | read.truncated
     order = _order(read, flagged, mapping, chosen, source)
@@ -163,7 +170,7 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
     begins, gaps = _begins(read, flagged, order, by_flags, None if done else mapping.gap)
     number = np.cumsum(begins) - 1 if by_flags or gaps or read.machine is not None else _picked(read.episode, order)
     last = np.append(begins[1:], True)[:n]
-    kept, after = (np.ones(n, bool), None) if chosen.next_obs else (~last, order[1:][~last[:-1]])
+    kept, after = (np.ones(n, bool), None) if read.next_obs is not None else (~last, order[1:][~last[:-1]])
     rows = order[kept]
     if after is None:
         terminated, truncated = read.terminated[order], read.truncated[order]
@@ -176,19 +183,20 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
     alone = 0 if after is None else int(np.sum(begins & last))
     with named(source):
         batch = make_batch(
-            obs=read.obs[rows],
-            act=read.act[rows],
+            obs=_picked(read.obs, rows),
+            act=_picked(read.act, rows),
             reward=np.full(len(rows), np.nan) if read.reward is None else read.reward[rows, 0],
-            next_obs=read.obs[after] if after is not None else block_of(data, chosen.next_obs, source)[rows],
+            next_obs=_picked(read.next_obs, rows) if after is None else read.obs[after],
             terminated=terminated,
             truncated=truncated,
             episode=number[kept],
-            step=numbers_of(data, chosen.step, source)[rows] if chosen.step and not gaps else None,
+            step=None if gaps else _picked(read.step, rows),
             by=_picked(read.by, rows),
+            copy=False,
         )
     time = until = None
-    if read.clock is not None and chosen.time:
-        seconds = (read.clock.values - read.clock.values[:1]) * read.clock.seconds
+    if read.time is not None:
+        seconds = (read.time.values - read.time.values[:1]) * read.time.seconds
         following = np.append(seconds[order][1:], np.nan)
         time, until = seconds[rows], np.where(last, np.nan, following)[kept]
     return Logs(
@@ -204,7 +212,7 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         ),
         columns=table.names,
         used=tuple(chosen.names()),
-        rows=data.num_rows,
+        rows=row_count,
         successors=0 if after is None else int(np.sum(last)) - alone,
         alone=alone,
         unordered=int(np.sum((order[1:] < order[:-1]) & ~begins[1:])) + (done.unordered if done else 0),
@@ -215,16 +223,22 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         machines=read.machines,
         commanded=_picked(read.commanded, rows),
         resampled=done,
+        bundles=bundles,
     )
 
 
 def _picked(values: np.ndarray | None, rows: Int[np.ndarray, " m"]) -> Any:
-    return None if values is None else values[rows]
+    """Some rows; the array itself where that is all of them in their order."""
+    if values is None or (len(rows) == len(values) and bool(np.all(rows[1:] > rows[:-1]))):
+        return values
+    return values[rows]
 
 
 def _rows(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> Rows:
     """The rows of a table as they stand."""
     machine, machines = labels_of(data, chosen.machine, source)
+    time = clock_of(data, chosen.time, source, mapping.time_unit, mapping.time_format)
+    by_step = _order_column(chosen) == chosen.step
     return Rows(
         obs=block_of(data, chosen.obs, source),
         act=block_of(data, chosen.act, source),
@@ -235,10 +249,18 @@ def _rows(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> Rows
         episode=together(identities(data, chosen.episode, source), machine),
         machine=machine,
         machines=machines,
-        clock=clock_of(data, chosen.time or chosen.step, source, mapping.time_unit, mapping.time_format),
+        clock=clock_of(data, chosen.step, source) if by_step else time,
+        time=time,
         by=choosers_of(data, chosen.by, source),
         row=np.arange(data.num_rows),
+        next_obs=block_of(data, chosen.next_obs, source) if chosen.next_obs else None,
+        step=numbers_of(data, chosen.step, source) if chosen.step else None,
     )
+
+
+def _order_column(chosen: Chosen) -> str | None:
+    """The column that puts the rows of an episode in order: its steps where they are counted, else the time."""
+    return chosen.step if chosen.step and (chosen.episode or not chosen.time) else chosen.time
 
 
 # Order and episodes
@@ -253,7 +275,7 @@ def _order(
     if clock is None:
         _require_adjacent(episode, chosen, source)
         return rows
-    name = chosen.time or chosen.step
+    name = _order_column(chosen)
     if _is_ordered(episode, clock, flagged):
         return rows
     by_time = chosen.episode is not None or (mapping.gap is not None and chosen.time is not None)
@@ -320,7 +342,7 @@ def _begins(
         begins[1:] |= read.episode[order][1:] != read.episode[order][:-1]
     if by_flags:
         begins[1:] |= flagged[order][:-1]
-    if gap is None or read.clock is None:
+    if gap is None or read.time is None:
         return begins, 0
-    late = np.append(False, np.diff(read.clock.values[order]) * read.clock.seconds > gap) & ~begins
+    late = np.append(False, np.diff(read.time.values[order]) * read.time.seconds > gap) & ~begins
     return begins | late, int(np.sum(late))

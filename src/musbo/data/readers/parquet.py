@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +13,14 @@ from musbo.data.readers.table import Table, require_few, require_modest
 _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, ValueError, KeyError)
 
 
-def open_parquet(data: bytes, source: str) -> Table:
-    """The table in the bytes of a Parquet file."""
+def open_parquet(place: bytes | Path, source: str) -> Table:
+    """The table in a Parquet file, or in the bytes of one."""
+    size = len(place) if isinstance(place, bytes) else place.stat().st_size
+
     try:
-        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        # A file is not mapped: one that becomes shorter while it is read would end the process.
+        inside = io.BytesIO(place) if isinstance(place, bytes) else pa.OSFile(str(place), "rb")
+        file = pq.ParquetFile(inside, page_checksum_verification=True)
         schema = file.schema_arrow
         names, metadata = tuple(schema.names), dict(schema.metadata or {})
     except _BROKEN as error:
@@ -25,7 +30,7 @@ def open_parquet(data: bytes, source: str) -> Table:
     def read(chosen: Sequence[str]) -> pa.Table:
         try:
             # Nothing more of the metadata: Arrow ends the process where those of a column are damaged.
-            require_modest(file.metadata.num_rows, len(chosen), len(data), source)
+            require_modest(file.metadata.num_rows, len(chosen), size, source)
             return file.read(columns=list(chosen))
         except _BROKEN as error:
             raise _unreadable(source) from error

@@ -1,0 +1,186 @@
+"""A million transitions come home: how long does `Campaign.ingest` take, and how much memory?
+
+A campaign of a task with 17 observations and 6 actions waits for its second round. The recording, or the Parquet file,
+of a million transitions in episodes of 1000 comes home: it is read, checked by the doctor against the task and the
+earlier batch, written down and kept. Every way is measured in a process of its own, with the campaign already opened.
+
+    python benchmarks/ingest/run.py --work ../ingest
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+OBS, ACT, EPISODE = 17, 6, 1000
+WAYS = {"recording": "home.musbo", "parquet": "home.parquet"}
+
+
+def task() -> Any:
+    from musbo.tasks.task import Task
+
+    def reward(obs: Any, act: Any, next_obs: Any) -> Any:
+        return next_obs[0] - 0.1 * (act * act).sum()
+
+    return Task("plant", OBS, ACT, (-1.0,) * ACT, (1.0,) * ACT, EPISODE, reward)
+
+
+def episodes(n: int, seed: int) -> dict[str, np.ndarray]:
+    """A stable linear plant under random actions: every episode has one observation more than actions."""
+    random = np.random.default_rng(seed)
+    A = 0.9 * np.linalg.qr(np.random.default_rng(0).normal(size=(OBS, OBS)))[0]
+    B = np.random.default_rng(1).normal(size=(ACT, OBS))
+    count = n // EPISODE
+    act = random.uniform(-1, 1, (count, EPISODE, ACT)).astype(np.float32)
+    obs = np.empty((count, EPISODE + 1, OBS), np.float32)
+    obs[:, 0] = random.normal(size=(count, OBS))
+    for t in range(EPISODE):
+        obs[:, t + 1] = obs[:, t] @ A + act[:, t] @ B + 0.1 * random.normal(size=(count, OBS))
+    return {"obs": obs, "act": act, "reward": obs[:, 1:, 0] - 0.1 * np.sum(act * act, axis=2, dtype=np.float32)}
+
+
+def batch(made: dict[str, np.ndarray]) -> Any:
+    from musbo.data.batch import make_batch
+
+    count = len(made["obs"])
+    last = np.arange(count * EPISODE) % EPISODE == EPISODE - 1
+    return make_batch(
+        obs=made["obs"][:, :-1].reshape(-1, OBS),
+        act=made["act"].reshape(-1, ACT),
+        reward=made["reward"].reshape(-1),
+        next_obs=made["obs"][:, 1:].reshape(-1, OBS),
+        terminated=np.zeros(len(last), bool),
+        truncated=last,
+        by=np.zeros(len(last), np.int8),
+    )
+
+
+def recording(path: Path, made: dict[str, np.ndarray], bundle: str) -> None:
+    """As the runtime would have written it (docs/formats.md), all records at once."""
+    names = {"obs": [f"obs_{i}" for i in range(OBS)], "act": [f"act_{i}" for i in range(ACT)]}
+    said = {"format": "musbo-recording", "version": 1, "bundle": bundle, "machine": "line-3", **names}
+    text = json.dumps(said).encode()
+    head = b"MUSBOREC" + np.array([1, len(text)], "<u4").tobytes() + text
+    fields = [("number", "<u8"), ("time", "<f8"), ("episode", "<u4"), ("step", "<u4"), ("source", "u1")]
+    fields += [("flags", "u1"), ("reason", "<u2"), ("reward", "<f4"), ("signal", "<f4"), ("obs", "<f4", OBS)]
+    fields += [("commanded", "<f4", ACT), ("executed", "<f4", ACT), ("noise", "<f4", ACT), ("checksum", "<u4")]
+    count = len(made["obs"])
+    rows = np.zeros((count, EPISODE + 1), np.dtype(fields))
+    rows["number"] = np.arange(rows.size).reshape(rows.shape)
+    rows["time"] = 0.05 * rows["number"]
+    rows["episode"], rows["step"] = np.arange(count)[:, None], np.arange(EPISODE + 1)
+    rows["obs"] = made["obs"]
+    for key in ("reward", "commanded", "executed", "noise"):
+        rows[key][:, -1] = np.nan
+    rows["reward"][:, :-1] = made["reward"]
+    rows["commanded"][:, :-1] = rows["executed"][:, :-1] = made["act"]
+    rows["noise"][:, :-1] = 0.1
+    rows["flags"][:, -1] = 4 + 2
+    data, width = memoryview(rows.tobytes()), rows.dtype.itemsize
+    rows = rows.reshape(-1)
+    rows["checksum"] = [zlib.crc32(data[i * width : (i + 1) * width - 4]) for i in range(len(rows))]
+    path.write_bytes(head + np.array([zlib.crc32(head)], "<u4").tobytes() + rows.tobytes())
+
+
+def prepare(work: Path, n: int) -> None:
+    """The campaign with its second round in the field, and the files that come home."""
+    from musbo.algorithms import recipes
+    from musbo.campaign import flags
+    from musbo.campaign.field_campaign import Campaign
+    from musbo.data.files import write_batch
+
+    work.mkdir(parents=True)
+    small = (
+        "--updates 2 --dynamics.epochs 1 --labeler.epochs 1 --start.epochs 1 --imagine.rollouts 5 --check.rollouts 2"
+    )
+    small += " --dynamics.hidden 16 --labeler.hidden 16 --policy.hidden 16 --imagine.horizon 10 --check.steps 10 --imagine.starts mixed"
+    method = flags.parse(recipes.recipe("musbo", "quick", "pointmass"), small.split())
+    first = batch(episodes(10 * EPISODE, 2))
+    campaign = Campaign.new(
+        task(), data=[first], preset="quick", budget=3, batch_size=10 * EPISODE, method=method, out=work / "campaign"
+    )
+    campaign.train()
+    bundle = campaign.export().id
+    made = episodes(n, 3)
+    recording(work / WAYS["recording"], made, bundle)
+    write_batch(work / WAYS["parquet"], batch(made))
+
+
+def held(key: str) -> int:
+    """Bytes that this process holds (VmRSS), or has held at most (VmHWM)."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{key}:")]
+    return int(line.split()[1]) * 1024
+
+
+def measure(work: Path, way: str) -> dict[str, Any]:
+    """One ingest, in this process."""
+    from musbo.campaign.field_campaign import Campaign
+
+    place = work / f"copy-{way}"
+    shutil.copytree(work / "campaign", place)
+    campaign = Campaign(place, task=task())
+    campaign.status()
+    before, began, worked = held("VmRSS"), time.monotonic(), time.process_time()
+    came = campaign.ingest([work / WAYS[way]], accept=True)
+    seconds, processor, most = time.monotonic() - began, time.process_time() - worked, held("VmHWM")
+    assert campaign.verify().problems == ()
+    shutil.rmtree(place)
+    data = came.transitions * (4 * (2 * OBS + ACT + 1) + 11)
+    return {
+        "way": way,
+        "transitions": came.transitions,
+        "seconds": round(seconds, 2),
+        "processor_seconds": round(processor, 2),
+        "file_mb": round((work / WAYS[way]).stat().st_size / 1e6, 1),
+        "data_mb": round(data / 1e6, 1),
+        "peak_over_baseline_mb": round((most - before) / 1e6, 1),
+        "peak_over_data": round((most - before) / data, 2),
+        "baseline_mb": round(before / 1e6, 1),
+        "findings": [f"{finding.level}: {finding.kind}" for finding in came.findings],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="a folder for the campaign and the files")
+    parser.add_argument("--transitions", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    parser.add_argument("--way", choices=WAYS, help="one measurement in this process, printed")
+    chosen = parser.parse_args()
+    if chosen.way:
+        print(json.dumps(measure(chosen.work, chosen.way)))
+        return
+    if not chosen.work.exists():
+        prepare(chosen.work, chosen.transitions)
+    rows = []
+    for _ in range(chosen.repeats):
+        for way in WAYS:
+            words = [sys.executable, __file__, "--work", str(chosen.work), "--way", way]
+            done = subprocess.run(words, capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(done.stderr)
+            rows.append(json.loads(done.stdout.splitlines()[-1]))
+            print(json.dumps(rows[-1]), flush=True)
+    environment = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        **{name: version(name) for name in ("jax", "numpy", "pyarrow")},
+    }
+    chosen.out.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
