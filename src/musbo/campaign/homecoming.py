@@ -18,6 +18,7 @@ from musbo.campaign.store import Store
 from musbo.core.diagnostics import Caution, Findings
 from musbo.core.errors import UserError
 from musbo.core.inside import given
+from musbo.core.memory import give_back
 from musbo.core.serial import sha256_of
 from musbo.data.batch import Batch, concatenate
 from musbo.data.doctor.examine import Expected, examine
@@ -244,6 +245,7 @@ def take(runner: Runner, every: list[Arrival], found: Sequence[Finding], said: s
     every.clear()
     batch = concatenate(batches)
     del batches
+    give_back()
     odd = [finding for finding in found if finding.level == "warning"]
     cautions = tuple(Caution(finding.kind, f"{finding.source}: {finding.text}") for finding in odd)
     artefact = runner.store.put(partial(write_parquet, batch), ".parquet")

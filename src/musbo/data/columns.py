@@ -80,7 +80,7 @@ def identities(data: pa.Table, name: str | None, source: str) -> Int[np.ndarray,
     if pa.types.is_integer(column.type):
         values = np.asarray(column)
         if not len(values) or (values.min() >= 0 and values.max() <= _NUMBERED):
-            return values.astype(np.int64)
+            return values.astype(np.int32)
     if pa.types.is_floating(column.type) and np.isnan(np.asarray(column)).any():
         row = int(np.flatnonzero(np.isnan(np.asarray(column)))[0])
         raise UserError(f"{source}: column {name} is not a number in row {row}: say which episode that row is of.")

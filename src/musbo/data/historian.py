@@ -28,10 +28,8 @@ FEW = 100_000
 class Rows:
     """What is read from a table before it is put in order: one row per step."""
 
-    obs: Float32[np.ndarray, "n obs"]
-    act: Float32[np.ndarray, "n act"]
-    reward: Float32[np.ndarray, "n 1"] | None
-    commanded: Float32[np.ndarray, "n act"] | None
+    blocks: dict[str, Float32[np.ndarray, "n _"]]
+    """obs and act, and what there is of reward, commanded and next_obs; whoever makes transitions takes them out."""
     terminated: Bool[np.ndarray, " n"]
     truncated: Bool[np.ndarray, " n"]
     episode: Int[np.ndarray, " n"] | None
@@ -45,7 +43,6 @@ class Rows:
     """Who chose the action, as in a batch."""
     row: Int[np.ndarray, " n"]
     """The row of the table."""
-    next_obs: Float32[np.ndarray, "n obs"] | None = None
     step: Shaped[np.ndarray, " n"] | None = None
 
 
@@ -114,10 +111,7 @@ def evenly(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> tup
     row = grid.order[here]
     clock = Clock(_times(grid, time)[good], 1.0)
     steps = Rows(
-        obs=blocks["obs"][good],
-        act=blocks["act"][good],
-        reward=blocks["reward"][good] if chosen.reward else None,
-        commanded=blocks["commanded"][good] if chosen.commanded else None,
+        blocks={role: values[good] for role, values in blocks.items() if wanted[role]},
         terminated=_flagged(flags[0], grid)[good],
         truncated=_flagged(flags[1], grid)[good],
         episode=episode.astype(np.int64),

@@ -14,6 +14,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float, Float32, Int
 
 from musbo.core.errors import UserError
+from musbo.core.memory import give_back
 from musbo.data.batch import Batch, make_batch
 from musbo.data.checks import Origin
 from musbo.data.columns import (
@@ -35,6 +36,9 @@ from musbo.data.mapping import GOOD, Chosen, Column, Mapping, choose, known_layo
 from musbo.data.readers.frames import open_frame
 from musbo.data.readers.minari_sets import open_minari
 from musbo.data.readers.table import Table
+
+LARGE = 100_000
+"""Rows of a log from which on memory is given back to the system on the way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,15 +166,23 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         else evenly(data, mapping, chosen, source)
     )
     bundles, row_count = names_in(data, chosen.bundle), data.num_rows
-    del data  # a large log is in memory once
+    del data  # of a large log, what was read is not kept beside what is made of it
+    if row_count >= LARGE:
+        pa.default_memory_pool().release_unused()
+        give_back()
     n = len(read.terminated)
     flagged = read.terminated | read.truncated
     order = _order(read, flagged, mapping, chosen, source)
     by_flags = chosen.episode is None and done is None
     begins, gaps = _begins(read, flagged, order, by_flags, None if done else mapping.gap)
-    number = np.cumsum(begins) - 1 if by_flags or gaps or read.machine is not None else _picked(read.episode, order)
+    number = (
+        np.cumsum(begins, dtype=np.int32) - 1
+        if by_flags or gaps or read.machine is not None
+        else _picked(read.episode, order)
+    )
     last = np.append(begins[1:], True)[:n]
-    kept, after = (np.ones(n, bool), None) if read.next_obs is not None else (~last, order[1:][~last[:-1]])
+    after = None if "next_obs" in read.blocks else order[1:][~last[:-1]]
+    kept = np.ones(n, bool) if after is None else ~last
     rows = order[kept]
     if after is None:
         terminated, truncated = read.terminated[order], read.truncated[order]
@@ -181,12 +193,16 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         terminated = read.terminated[after]
         truncated = read.truncated[after] | (ends & ~terminated)
     alone = 0 if after is None else int(np.sum(begins & last))
+    # One block after the other, each out of the rows: of a large log there is room for one of them twice.
+    act, commanded = (_picked(read.blocks.pop(name, None), rows) for name in ("act", "commanded"))
+    reward = read.blocks.pop("reward", None)
+    next_obs = _picked(read.blocks.pop("next_obs"), rows) if after is None else read.blocks["obs"][after]
     with named(source):
         batch = make_batch(
-            obs=_picked(read.obs, rows),
-            act=_picked(read.act, rows),
-            reward=np.full(len(rows), np.nan) if read.reward is None else read.reward[rows, 0],
-            next_obs=_picked(read.next_obs, rows) if after is None else read.obs[after],
+            obs=_picked(read.blocks.pop("obs"), rows),
+            act=act,
+            reward=np.full(len(rows), np.nan) if reward is None else reward[rows, 0],
+            next_obs=next_obs,
             terminated=terminated,
             truncated=truncated,
             episode=number[kept],
@@ -221,7 +237,7 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         until=until,
         machine=_picked(read.machine, rows),
         machines=read.machines,
-        commanded=_picked(read.commanded, rows),
+        commanded=commanded,
         resampled=done,
         bundles=bundles,
     )
@@ -239,11 +255,10 @@ def _rows(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> Rows
     machine, machines = labels_of(data, chosen.machine, source)
     time = clock_of(data, chosen.time, source, mapping.time_unit, mapping.time_format)
     by_step = _order_column(chosen) == chosen.step
+    blocks = {"obs": chosen.obs, "act": chosen.act, "commanded": chosen.commanded, "next_obs": chosen.next_obs}
+    blocks["reward"] = (chosen.reward,) if chosen.reward else ()
     return Rows(
-        obs=block_of(data, chosen.obs, source),
-        act=block_of(data, chosen.act, source),
-        reward=block_of(data, (chosen.reward,), source) if chosen.reward else None,
-        commanded=block_of(data, chosen.commanded, source) if chosen.commanded else None,
+        blocks={name: block_of(data, columns, source) for name, columns in blocks.items() if columns},
         terminated=flags_of(data, chosen.terminated, source),
         truncated=flags_of(data, chosen.truncated, source),
         episode=together(identities(data, chosen.episode, source), machine),
@@ -252,8 +267,7 @@ def _rows(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> Rows
         clock=clock_of(data, chosen.step, source) if by_step else time,
         time=time,
         by=choosers_of(data, chosen.by, source),
-        row=np.arange(data.num_rows),
-        next_obs=block_of(data, chosen.next_obs, source) if chosen.next_obs else None,
+        row=np.arange(data.num_rows, dtype=np.int32),
         step=numbers_of(data, chosen.step, source) if chosen.step else None,
     )
 
@@ -270,7 +284,7 @@ def _order(
     read: Rows, flagged: Bool[np.ndarray, " n"], mapping: Mapping, chosen: Chosen, source: str
 ) -> Int[np.ndarray, " n"]:
     """The rows in the order in which they happened, episode by episode."""
-    rows = np.arange(len(flagged))
+    rows = np.arange(len(flagged), dtype=np.int32)
     episode, clock = read.episode, read.clock
     if clock is None:
         _require_adjacent(episode, chosen, source)

@@ -263,7 +263,7 @@ LAYOUTS = {
     },
     "D4RL": {
         "obs": "observations", "act": "actions", "reward": "rewards", "next_obs": "next_observations",
-        "terminated": "terminals", "truncated": "timeouts", "episode": "episodes",
+        "terminated": "terminals", "truncated": "timeouts", "episode": "episodes", "by": "by",
     },
 }  # fmt: skip
 """Names by which files are understood without a mapping. Only obs and act are needed."""

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 from musbo.core.errors import UserError
 from musbo.data.readers.table import Table, require_few, require_modest
 
+LARGE, FEW = 100_000, 4
+"""Rows of a file from which on so few columns are unpacked at a time."""
 _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, ValueError, KeyError)
 
 
@@ -31,7 +33,12 @@ def open_parquet(place: bytes | Path, source: str) -> Table:
         try:
             # Nothing more of the metadata: Arrow ends the process where those of a column are damaged.
             require_modest(file.metadata.num_rows, len(chosen), size, source)
-            return file.read(columns=list(chosen))
+            if file.metadata.num_rows < LARGE:
+                return file.read(columns=list(chosen))
+            # Of a large file, what is packed and what is unpacked are not both in memory as a whole.
+            parts = [file.read(columns=list(chosen[i : i + FEW])) for i in range(0, len(chosen), FEW)]
+            columns = [column for part in parts for column in part.columns]
+            return pa.table(columns, names=[name for part in parts for name in part.column_names])
         except _BROKEN as error:
             raise _unreadable(source) from error
 
