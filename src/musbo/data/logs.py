@@ -75,6 +75,8 @@ class Logs:
     """What was done to bring the log to even steps."""
     bundles: tuple[str, ...] = ()
     """The bundles that were at work, where the log says."""
+    told: tuple[Finding, ...] = ()
+    """What the reader of its format has to say."""
 
     def by_machine(self) -> Iterator[tuple[str, Int[np.ndarray, " m"]]]:
         """The transitions of each machine; all of them under an empty name where the log names none."""
@@ -240,6 +242,7 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         commanded=commanded,
         resampled=done,
         bundles=bundles,
+        told=table.told,
     )
 
 

@@ -75,6 +75,7 @@ def _rules(logs: Logs, task: Task | None) -> list[Finding]:
 
 
 def _alone(logs: Logs, task: Task | None, earlier: Earlier, expected: Expected) -> Iterator[Finding]:
+    yield from logs.told
     yield from resampled(logs)
     yield from sensors(logs)
     yield from repeated_rows(logs)

@@ -7,7 +7,7 @@ import numpy as np
 from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 from musbo.data.rewards import has_rewards, model_rewards
-from musbo.tasks.find import TASKS
+from musbo.tasks.find import TASKS, our_task
 from musbo.tasks.task import BuiltIn, Task
 
 ROUNDING, LARGE = 0.01, 0.5
@@ -17,7 +17,7 @@ MUCH_BETTER = 0.1
 
 def rewards(logs: Logs, task: Task) -> Iterator[Finding]:
     # The model rewards of the paper's tasks differ from the simulators' on purpose: docs/decisions/model-reward.md.
-    on_purpose = task.name in TASKS and not isinstance(task.simulator, BuiltIn)
+    on_purpose = task.name in TASKS and not isinstance(our_task(task.name).simulator, BuiltIn)
     if not callable(task.reward) or not has_rewards(logs.batch) or on_purpose:
         return
     batch = logs.batch

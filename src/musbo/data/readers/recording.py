@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow as pa
 from musbo.core.errors import UserError
 from musbo.core.formats import require_known
 from musbo.core.text import parse_json
+from musbo.data.finding import Finding
 from musbo.data.readers.table import WIDEST, Table
 
 MAGIC = b"MUSBOREC"
@@ -30,6 +31,8 @@ BLOCK = 4_000_000
 SOURCES = ("policy", "limiter", "fallback", "human")
 REASONS = ("", "not finite", "stale", "late", "outside the data", "latched", "recording failed")
 TERMINATED, TRUNCATED, CLOSING, SHADOW, FALLBACK_FAILED = 1, 2, 4, 8, 16
+SELDOM = 0.1
+"""Part of the records that may be left out without a warning."""
 _SMALL = np.dtype(
     [("time", "<f8"), ("episode", "<u4"), ("step", "<u4"), ("source", "u1"), ("flags", "u1"), ("reason", "<u2")]
     + [("reward", "<f4"), ("signal", "<f4")]
@@ -56,7 +59,7 @@ def open_recording(path: Path, source: str) -> Table:
 
     names = [f"{block}_{i}" for block in ("obs", "act") for i in range(sound.width(block))]
     more = [f"{block}_{i}" for block in ("commanded", "noise") for i in range(sound.width(block))]
-    return Table(source, (*names, *columns, *more), read)
+    return Table(source, (*names, *columns, *more), read, told=tuple(_told(sound)))
 
 
 def is_recording(path: Path) -> bool:
@@ -158,6 +161,34 @@ def _blocks(
         if len(data) != size:
             raise UserError(f"{source} became shorter while it was read: try again when nothing writes to it.")
         yield first, np.frombuffer(data, kind), memoryview(data)
+
+
+def _told(sound: Sound) -> Iterator[Finding]:
+    """What is not among the transitions."""
+    small, n = sound.small, len(sound.small)
+    if lost := int(np.sum(~sound.seen)):
+        what = f"{lost:,} of {n:,} records have an observation that is not finite, and were left out"
+        yield Finding(
+            "left out", _level(lost, n), what, "see why the sensors failed; episodes are cut there", rows=lost
+        )
+    unknown = np.flatnonzero(~sound.acted & (small["flags"] & CLOSING == 0))
+    if len(unknown):
+        shadow = ", as in shadow mode" if np.all(small["flags"][unknown] & SHADOW) else ""
+        what = f"nobody knows what was done in {len(unknown):,} of {n:,} records{shadow}: they are no transitions"
+        yield Finding(
+            "left out", _level(len(unknown), n), what, "record the executed actions", row=int(unknown[0]),
+            rows=len(unknown),
+        )  # fmt: skip
+    same = small["episode"][1:] == small["episode"][:-1]
+    gaps = np.flatnonzero(same & (small["step"][1:] != small["step"][:-1].astype(np.int64) + 1))
+    if len(gaps):
+        what = f"steps are missing in {len(gaps):,} places, first after record {gaps[0]}, and episodes are cut there"
+        do = "see why they were not recorded"
+        yield Finding("missing steps", "warning", what, do, row=int(gaps[0]), rows=len(gaps))
+
+
+def _level(count: int, of: int) -> Literal["warning", "note"]:
+    return "warning" if count > SELDOM * of else "note"
 
 
 def _wide(path: Path, sound: Sound, chosen: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:
