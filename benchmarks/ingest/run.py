@@ -24,7 +24,11 @@ import numpy as np
 
 HERE = Path(__file__).parent
 OBS, ACT, EPISODE = 17, 6, 1000
-WAYS = {"recording": "home.musbo", "parquet": "home.parquet"}
+WAYS = {
+    "one recording": ("home.musbo",),
+    "four recordings": tuple(f"home-{i}.musbo" for i in range(4)),
+    "Parquet": ("home.parquet",),
+}
 
 
 def task() -> Any:
@@ -101,10 +105,11 @@ def prepare(work: Path, n: int) -> None:
     from musbo.data.files import write_batch
 
     work.mkdir(parents=True)
-    small = (
-        "--updates 2 --dynamics.epochs 1 --labeler.epochs 1 --start.epochs 1 --imagine.rollouts 5 --check.rollouts 2"
-    )
-    small += " --dynamics.hidden 16 --labeler.hidden 16 --policy.hidden 16 --imagine.horizon 10 --check.steps 10 --imagine.starts mixed"
+    small = """
+        --updates 2 --dynamics.epochs 1 --labeler.epochs 1 --start.epochs 1 --dynamics.hidden 16 --labeler.hidden 16
+        --policy.hidden 16 --imagine.rollouts 5 --imagine.horizon 10 --imagine.starts mixed --check.rollouts 2
+        --check.steps 10
+    """
     method = flags.parse(recipes.recipe("musbo", "quick", "pointmass"), small.split())
     first = batch(episodes(10 * EPISODE, 2))
     campaign = Campaign.new(
@@ -113,8 +118,11 @@ def prepare(work: Path, n: int) -> None:
     campaign.train()
     bundle = campaign.export().id
     made = episodes(n, 3)
-    recording(work / WAYS["recording"], made, bundle)
-    write_batch(work / WAYS["parquet"], batch(made))
+    for way in ("one recording", "four recordings"):
+        for i, name in enumerate(WAYS[way]):
+            part = {key: np.array_split(values, len(WAYS[way]))[i] for key, values in made.items()}
+            recording(work / name, part, bundle)
+    write_batch(work / WAYS["Parquet"][0], batch(made))
 
 
 def held(key: str) -> int:
@@ -127,12 +135,12 @@ def measure(work: Path, way: str) -> dict[str, Any]:
     """One ingest, in this process."""
     from musbo.campaign.field_campaign import Campaign
 
-    place = work / f"copy-{way}"
+    place = work / "copy"
     shutil.copytree(work / "campaign", place)
     campaign = Campaign(place, task=task())
     campaign.status()
     before, began, worked = held("VmRSS"), time.monotonic(), time.process_time()
-    came = campaign.ingest([work / WAYS[way]], accept=True)
+    came = campaign.ingest([work / name for name in WAYS[way]], accept=True)
     seconds, processor, most = time.monotonic() - began, time.process_time() - worked, held("VmHWM")
     assert campaign.verify().problems == ()
     shutil.rmtree(place)
@@ -142,7 +150,7 @@ def measure(work: Path, way: str) -> dict[str, Any]:
         "transitions": came.transitions,
         "seconds": round(seconds, 2),
         "processor_seconds": round(processor, 2),
-        "file_mb": round((work / WAYS[way]).stat().st_size / 1e6, 1),
+        "file_mb": round(sum((work / name).stat().st_size for name in WAYS[way]) / 1e6, 1),
         "data_mb": round(data / 1e6, 1),
         "peak_over_baseline_mb": round((most - before) / 1e6, 1),
         "peak_over_data": round((most - before) / data, 2),
