@@ -4,7 +4,7 @@ A campaign of a task with 17 observations and 6 actions waits for its second rou
 of a million transitions in episodes of 1000 comes home: it is read, checked by the doctor against the task and the
 earlier batch, written down and kept. Every way is measured in a process of its own, with the campaign already opened.
 
-    python benchmarks/ingest/run.py --work ../ingest
+    python -m benchmarks.ingest.run --work ../ingest
 """
 
 import argparse
@@ -15,12 +15,14 @@ import shutil
 import subprocess
 import sys
 import time
-import zlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.document import between
+from tests.campaign.homes import batch_of, recorded, records
 
 HERE = Path(__file__).parent
 OBS, ACT, EPISODE = 17, 6, 1000
@@ -54,49 +56,6 @@ def episodes(n: int, seed: int) -> dict[str, np.ndarray]:
     return {"obs": obs, "act": act, "reward": obs[:, 1:, 0] - 0.1 * np.sum(act * act, axis=2, dtype=np.float32)}
 
 
-def batch(made: dict[str, np.ndarray]) -> Any:
-    from musbo.data.batch import make_batch
-
-    count = len(made["obs"])
-    last = np.arange(count * EPISODE) % EPISODE == EPISODE - 1
-    return make_batch(
-        obs=made["obs"][:, :-1].reshape(-1, OBS),
-        act=made["act"].reshape(-1, ACT),
-        reward=made["reward"].reshape(-1),
-        next_obs=made["obs"][:, 1:].reshape(-1, OBS),
-        terminated=np.zeros(len(last), bool),
-        truncated=last,
-        by=np.zeros(len(last), np.int8),
-    )
-
-
-def recording(path: Path, made: dict[str, np.ndarray], bundle: str) -> None:
-    """As the runtime would have written it (docs/formats.md), all records at once."""
-    names = {"obs": [f"obs_{i}" for i in range(OBS)], "act": [f"act_{i}" for i in range(ACT)]}
-    said = {"format": "musbo-recording", "version": 1, "bundle": bundle, "machine": "line-3", **names}
-    text = json.dumps(said).encode()
-    head = b"MUSBOREC" + np.array([1, len(text)], "<u4").tobytes() + text
-    fields = [("number", "<u8"), ("time", "<f8"), ("episode", "<u4"), ("step", "<u4"), ("source", "u1")]
-    fields += [("flags", "u1"), ("reason", "<u2"), ("reward", "<f4"), ("signal", "<f4"), ("obs", "<f4", OBS)]
-    fields += [("commanded", "<f4", ACT), ("executed", "<f4", ACT), ("noise", "<f4", ACT), ("checksum", "<u4")]
-    count = len(made["obs"])
-    rows = np.zeros((count, EPISODE + 1), np.dtype(fields))
-    rows["number"] = np.arange(rows.size).reshape(rows.shape)
-    rows["time"] = 0.05 * rows["number"]
-    rows["episode"], rows["step"] = np.arange(count)[:, None], np.arange(EPISODE + 1)
-    rows["obs"] = made["obs"]
-    for key in ("reward", "commanded", "executed", "noise"):
-        rows[key][:, -1] = np.nan
-    rows["reward"][:, :-1] = made["reward"]
-    rows["commanded"][:, :-1] = rows["executed"][:, :-1] = made["act"]
-    rows["noise"][:, :-1] = 0.1
-    rows["flags"][:, -1] = 4 + 2
-    data, width = memoryview(rows.tobytes()), rows.dtype.itemsize
-    rows = rows.reshape(-1)
-    rows["checksum"] = [zlib.crc32(data[i * width : (i + 1) * width - 4]) for i in range(len(rows))]
-    path.write_bytes(head + np.array([zlib.crc32(head)], "<u4").tobytes() + rows.tobytes())
-
-
 def prepare(work: Path, n: int) -> None:
     """The campaign with its second round in the field, and the files that come home."""
     from musbo.algorithms import recipes
@@ -111,7 +70,7 @@ def prepare(work: Path, n: int) -> None:
         --check.steps 10
     """
     method = flags.parse(recipes.recipe("musbo", "quick", "pointmass"), small.split())
-    first = batch(episodes(10 * EPISODE, 2))
+    first = batch_of(episodes(10 * EPISODE, 2))
     campaign = Campaign.new(
         task(), data=[first], preset="quick", budget=3, batch_size=10 * EPISODE, method=method, out=work / "campaign"
     )
@@ -121,8 +80,8 @@ def prepare(work: Path, n: int) -> None:
     for way in ("one recording", "four recordings"):
         for i, name in enumerate(WAYS[way]):
             part = {key: np.array_split(values, len(WAYS[way]))[i] for key, values in made.items()}
-            recording(work / name, part, bundle)
-    write_batch(work / WAYS["Parquet"][0], batch(made))
+            recorded(work / name, records(part), bundle)
+    write_batch(work / WAYS["Parquet"][0], batch_of(made))
 
 
 def held(key: str) -> int:
@@ -159,6 +118,20 @@ def measure(work: Path, way: str) -> dict[str, Any]:
     }
 
 
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """For the README: the largest of the repeats."""
+    lines = [
+        "| 1,000,000 transitions as | seconds | processor seconds | peak (MB) | peak / data |",
+        "|---|---|---|---|---|",
+    ]
+    for way in WAYS:
+        mine = [row for row in rows if row["way"] == way]
+        most = {key: max(row[key] for row in mine) for key in mine[0] if isinstance(mine[0][key], int | float)}
+        numbers = f"{most['seconds']:.0f} | {most['processor_seconds']:.1f} | {most['peak_over_baseline_mb']:.0f}"
+        lines.append(f"| {way} | {numbers} | {most['peak_over_data']:.2f} |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="a folder for the campaign and the files")
@@ -175,8 +148,8 @@ def main() -> None:
     rows = []
     for _ in range(chosen.repeats):
         for way in WAYS:
-            words = [sys.executable, __file__, "--work", str(chosen.work), "--way", way]
-            done = subprocess.run(words, capture_output=True, text=True)
+            words = [sys.executable, "-m", "benchmarks.ingest.run", "--work", str(chosen.work.absolute()), "--way", way]
+            done = subprocess.run(words, capture_output=True, text=True, cwd=HERE.parents[1])
             if done.returncode:
                 raise SystemExit(done.stderr)
             rows.append(json.loads(done.stdout.splitlines()[-1]))
@@ -188,6 +161,8 @@ def main() -> None:
         **{name: version(name) for name in ("jax", "numpy", "pyarrow")},
     }
     chosen.out.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
+    if chosen.out == HERE / "results.json":
+        between(HERE / "README.md", "ingest", table(rows))
 
 
 if __name__ == "__main__":

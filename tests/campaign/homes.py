@@ -48,30 +48,29 @@ def walks(episodes: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
 
 def batch_of(made: dict[str, np.ndarray], **more: Any) -> Batch:
     """The same as a batch of which nobody says who chose the actions."""
-    n = made["reward"].size
+    n, steps = made["reward"].size, made["reward"].shape[1]
     columns = {
         "obs": made["obs"][:, :-1].reshape(n, -1),
         "act": made["act"].reshape(n, -1),
         "reward": made["reward"].reshape(n),
         "next_obs": made["obs"][:, 1:].reshape(n, -1),
         "terminated": np.zeros(n, bool),
-        "truncated": np.arange(n) % STEPS == STEPS - 1,
-        "episode": np.arange(n) // STEPS,
+        "truncated": np.arange(n) % steps == steps - 1,
+        "episode": np.arange(n) // steps,
     }
     return make_batch(**(columns | more))
 
 
 def records(made: dict[str, np.ndarray]) -> np.ndarray:
     """The records of docs/formats.md, [episodes, steps + 1], without checksums; the last of an episode closes it."""
-    obs, act = made["obs"].shape[2], made["act"].shape[2]
+    (count, steps, act), obs = made["act"].shape, made["obs"].shape[2]
     fields: list[Any] = [("number", "<u8"), ("time", "<f8"), ("episode", "<u4"), ("step", "<u4"), ("source", "u1")]
     fields += [("flags", "u1"), ("reason", "<u2"), ("reward", "<f4"), ("signal", "<f4"), ("obs", "<f4", (obs,))]
     fields += [(name, "<f4", (act,)) for name in ("commanded", "executed", "noise")] + [("checksum", "<u4")]
-    count = len(made["obs"])
-    rows = np.zeros((count, STEPS + 1), np.dtype(fields))
+    rows = np.zeros((count, steps + 1), np.dtype(fields))
     rows["number"] = np.arange(rows.size).reshape(rows.shape)
     rows["time"] = 1.7e9 + 0.5 * rows["number"]
-    rows["episode"], rows["step"] = np.arange(count)[:, None], np.arange(STEPS + 1)
+    rows["episode"], rows["step"] = np.arange(count)[:, None], np.arange(steps + 1)
     rows["obs"] = made["obs"]
     for name in ("reward", "commanded", "executed", "noise"):
         rows[name][:, -1] = np.nan

@@ -238,11 +238,12 @@ def take(runner: Runner, every: list[Arrival], found: Sequence[Finding], said: s
     files = tuple(each.digest for each in every)
     names = ", ".join(Path(each.name).name for each in every)
     bundles = tuple(dict.fromkeys(bundle for each in every for bundle in each.logs.bundles or filter(None, [said])))
-    for each in every:
-        if each.recording is not None:
-            _keep(runner.store, each.recording, each.digest)
+    kept = [(each.recording, each.digest) for each in every if each.recording is not None]
+    for path, name in kept:  # no variable may hold an arrival longer than `every` does
+        _keep(runner.store, path, name)
     batches = [rewarded(each.logs.batch, runner.task, each.name) for each in every]
     every.clear()
+    give_back()
     batch = concatenate(batches)
     del batches
     give_back()
