@@ -20,7 +20,9 @@ NAMES = {
     "trajectory_count",
     "musbo.explorers": "Actor Explore Plain Seeking uniform",
     "musbo.starts": "Clone Continue Start",
-    "musbo.data": "Column Expected Finding Logs Mapping examine from_dataframe from_minari read_logs read_mapping",
+    "musbo.data": (
+        "Column Expected Finding Logs Mapping examine from_dataframe from_minari read_logs read_mapping to_minari"
+    ),
     "musbo.handovers": "BestImagined Choice Guarded Handover Last Rating",
 }
 PLAIN = {"__version__", "Seen", "Signals"}  # a string and names of types: they cannot have a docstring of their own

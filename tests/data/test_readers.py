@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +301,43 @@ def test_what_minari_does_not_have(minari_home: Path, make):
     minari.create_dataset_from_buffers("mine/keys-v0", [buffer], observation_space=box, action_space=few)
     with pytest.raises(UserError, match=r"actions is Discrete\(2\); musbo needs vectors of continuous numbers"):
         musbo.read_batch("minari:mine/keys-v0")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_batches_become_datasets_of_minari_and_come_back(minari_home: Path, make):
+    """The package itself loads them: what it holds is compared with the batch by hand, and then what is read back."""
+    batch = make([5, 1, 7], obs_size=3)
+    batch.by[:] = np.arange(13) % 6 - 4
+    task = musbo.Task("walk", 3, 2, (-1.0, 0.0), (1.0, 2.0), 9, reward="learned")
+    musbo.data.to_minari(batch, "mine/walk-v0", task)
+    dataset = minari.load_dataset("mine/walk-v0")
+    assert (dataset.total_steps, dataset.total_episodes) == (13, 3)
+    assert isinstance(space := dataset.action_space, gymnasium.spaces.Box) and space.high.tolist() == [1, 2]
+    second, third = dataset[1], dataset[2]
+    assert (len(second.observations), len(second.actions)) == (2, 1)
+    np.testing.assert_array_equal(third.observations[1:], batch.next_obs[6:])
+    np.testing.assert_array_equal(third.actions, batch.act[6:])
+    assert third.terminations.tolist() == batch.terminated[6:].tolist()
+    for back in (musbo.data.from_minari("mine/walk-v0").batch, musbo.read_batch("minari:mine/walk-v0")):
+        for column in fields(Batch):
+            one, other = getattr(back, column.name), getattr(batch, column.name)
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other, err_msg=column.name)
+    unrewarded = replace(batch, reward=np.full(13, np.nan, np.float32))
+    musbo.data.to_minari(musbo.data.from_minari("mine/walk-v0"), "mine/walk-v1")
+    assert np.isnan(musbo.data.from_minari(musbo.data.to_minari(unrewarded, "mine/bare-v0")).batch.reward).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_dataset_of_minari_cannot_hold(minari_home: Path, make):
+    batch = make([4, 4])
+    musbo.data.to_minari(batch, "mine/walk-v0")
+    with pytest.raises(UserError, match=r"does not make a dataset 'mine/walk-v0'.*choose another name"):
+        musbo.data.to_minari(batch, "mine/walk-v0")
+    for name in ("../outside", "../outside-v0", "/outside-v0", "a\0b-v0", "walk"):
+        with pytest.raises(UserError, match="is no name of a dataset"):
+            musbo.data.to_minari(batch, name)
+    batch.next_obs[1, 0] += 1
+    with pytest.raises(UserError, match="next_obs differs from obs of the following row in row 1 .*is not made"):
+        musbo.data.to_minari(batch, "mine/other-v0")
+    assert sorted(minari.list_local_datasets()) == ["mine/walk-v0"] and not (minari_home.parent / "outside").exists()

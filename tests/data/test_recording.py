@@ -130,7 +130,8 @@ def test_check_and_run_take_a_recording(tmp_path: Path, capsys: pytest.CaptureFi
     path = written(tmp_path / "r.musbo", sound())
     assert main(["check", str(path), "--json"]) == 0
     seen = json.loads(capsys.readouterr().out)[0]
-    assert "6 transitions" in seen["said"] and {"source", "commanded_0", "bundle"} <= set(seen["ignored"])
+    assert "6 transitions" in seen["said"] and {"source", "reason", "noise_0"} <= set(seen["ignored"])
+    assert not {"time", "machine", "commanded_0", "bundle"} & set(seen["ignored"])
 
 
 # Cuts and damage

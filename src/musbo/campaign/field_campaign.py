@@ -19,11 +19,12 @@ from musbo.campaign.api import start
 from musbo.campaign.bundles import Bundle
 from musbo.campaign.changes import changed
 from musbo.campaign.events import Abandoned, Amended, Event, Exported, Withdrawn
+from musbo.campaign.homecoming import Checked, Home
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.news import Observer, unobserved
 from musbo.campaign.places import LEDGER
 from musbo.campaign.rounds import Next, Round, rounds, what_next
-from musbo.campaign.runner import CHECKPOINT_SECONDS, Runner, advance, opened
+from musbo.campaign.runner import CHECKPOINT_SECONDS, Runner, advance, looked_at, opened
 from musbo.campaign.settings import shape_of
 from musbo.campaign.status import Status
 from musbo.campaign.summary import Summary, read_status, summary
@@ -198,28 +199,47 @@ class Campaign:
             raise UserError(f"{len(found)} bundles of this campaign begin with {bundle!r}; it exported: {some}.")
         return next(iter(found.values()))
 
-    def ingest(
+    def check(
         self,
-        files: Sequence[str | Path],
+        data: Sequence[Home],
         *,
         mapping: ColumnMapping | str | Path | None = None,
+        bundle: str | None = None,
+    ) -> Checked:
+        """What `ingest` would find; nothing is changed."""
+        keep_compiled()
+        every, refused = homecoming.arrivals(data, mapping)
+        with looked_at(self.folder, self._task, self._trust) as runner:
+            said = None if bundle is None else homecoming.expected_bundle(runner.ledger, bundle)
+            return homecoming.checked(runner, every, refused, said)
+
+    def ingest(
+        self,
+        data: Sequence[Home],
+        *,
+        mapping: ColumnMapping | str | Path | None = None,
+        bundle: str | None = None,
         accept: bool = False,
     ) -> Ingested:
-        """Take the recordings of the open round, which spends it; all of them at once.
+        """Take the data of the open round, which spends it; all of them at once.
 
-        The doctor looks at them first. Errors refuse all and change nothing; warnings need `accept`. A recording of a
-        bundle that did not leave here for this round is refused. The same recordings again change nothing.
+        `data` are recordings, other files (`mapping` says what their columns mean), names such as `minari:NAME`,
+        batches, or what `musbo.data.from_dataframe` returns. The doctor looks at them first. Errors refuse all and
+        change nothing; warnings need `accept`. Data of a bundle that did not leave here for this round are refused;
+        `bundle` is the id, or its beginning, of the one that made data which do not name it. The same data again change
+        nothing.
         """
         keep_compiled()
-        every = homecoming.arrivals(files, mapping)
+        every, refused = homecoming.arrivals(data, mapping)
         with self._opened() as runner:
-            if (d := homecoming.known(runner.ledger, every)) is not None:
+            if not refused and (d := homecoming.known(runner.ledger, every)) is not None:
                 return Ingested(d, sum(len(each.logs) for each in every), again=True)
-            homecoming.require_ours(runner.ledger, every)
-            found = homecoming.examined(runner, every)
+            homecoming.require_open(runner.ledger)
+            said = None if bundle is None else homecoming.expected_bundle(runner.ledger, bundle)
+            found = homecoming.examined(runner, every, refused, said)
             homecoming.require_accepted(found, accept)
             d = runner.status().deployment
-            event = homecoming.take(runner, every, found)
+            event = homecoming.take(runner, every, found, said)
             return Ingested(d, event.transitions, again=False, findings=tuple(found))
 
     def withdraw(self, number: int) -> None:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from musbo.campaign.events import Brought, Created
@@ -19,7 +20,7 @@ from musbo.core.durable import is_temporary, sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.lock import lock
 from musbo.data.checks import require_sound
-from musbo.data.files import batch_bytes
+from musbo.data.files import write_parquet
 from musbo.data.logs import Logs
 from musbo.data.rewards import rewarded
 from musbo.field.dry_run import Tried, dry_run, same_values, values_of
@@ -80,7 +81,7 @@ def create(
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
         store = Store(place / STORE)
         brought = tuple(
-            Brought(store.put_bytes(batch_bytes(batch), ".parquet"), logs.source, len(batch), texts)
+            Brought(store.put(partial(write_parquet, batch), ".parquet"), logs.source, len(batch), texts)
             for logs, batch, texts in zip(data, batches, odd, strict=True)
         )
         with Ledger(place / LEDGER, create=True) as ledger:

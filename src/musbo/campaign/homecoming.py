@@ -1,8 +1,12 @@
 """What comes home from the field: whether it belongs to the open round, what the doctor says, and the batch of it."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from io import BufferedIOBase
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -10,37 +14,53 @@ from musbo.campaign.events import Collected, Exported
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import RECORDING
 from musbo.campaign.runner import Runner
+from musbo.campaign.store import Store
 from musbo.core.diagnostics import Caution, Findings
 from musbo.core.errors import UserError
 from musbo.core.inside import given
-from musbo.core.serial import sha256
-from musbo.data.batch import concatenate
+from musbo.core.memory import give_back
+from musbo.core.serial import sha256_of
+from musbo.data.batch import Batch, concatenate
 from musbo.data.doctor.examine import Expected, examine
-from musbo.data.files import batch_bytes, read_logs
-from musbo.data.finding import Finding, in_order
-from musbo.data.logs import Logs
+from musbo.data.files import digest, read_logs, write_parquet
+from musbo.data.finding import Finding, Refused, in_order
+from musbo.data.logs import Logs, from_batch
 from musbo.data.mapping import Mapping
-from musbo.data.readers.recording import MAGIC, recording_header
+from musbo.data.preview import Preview, previews_with
+from musbo.data.readers.choose import MINARI, require_file
+from musbo.data.readers.recording import is_recording, recording_header
 from musbo.data.rewards import rewarded
 
 SHOWN = 5
 
 
+Home: TypeAlias = str | Path | Batch | Logs
+"""What can come home: a file, `minari:NAME`, a batch, or what `musbo.data.from_dataframe` returns."""
+
+
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """One file."""
+    """What came home as one piece."""
 
     name: str
-    data: bytes
+    digest: str
+    """Of the file; of what came without one, of its numbers."""
     logs: Logs
-    bundle: str | None = None
-    """That made it; None: it does not say."""
+    recording: Path | None = None
+    """Where it is, if it is one: it holds more than a batch does, and is kept."""
     head: str | None = None
-    """The event that trained the bundle's policy."""
+    """The event that trained its bundle's policy, where it says so."""
 
-    @property
-    def digest(self) -> str:
-        return sha256(self.data)
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What the doctor says about data before they are taken."""
+
+    logs: tuple[Logs, ...]
+    seen: tuple[Preview, ...]
+    """Of each of the logs."""
+    refused: tuple[Finding, ...]
+    """Why others cannot be read."""
 
 
 class Unaccepted(UserError):
@@ -51,24 +71,39 @@ class Unaccepted(UserError):
         self.findings = tuple(findings)
 
 
-def arrivals(files: Sequence[str | Path], mapping: Mapping | str | Path | None) -> list[Arrival]:
-    """The files, read."""
+def arrivals(files: Sequence[Home], mapping: Mapping | str | Path | None) -> tuple[list[Arrival], list[Finding]]:
+    """What came home, read, and why other pieces of it cannot be."""
     if not files:
         raise UserError("nothing came home: name the recordings of the round.")
-    found = []
-    for file in files:
+    found: list[Arrival] = []
+    refused: list[Finding] = []
+    for i, file in enumerate(files):
         try:
-            data = given(file).read_bytes()
-        except OSError as error:
-            raise UserError(f"{file} cannot be read: {error.strerror}; check the path.") from error
-        is_ours = data[: len(MAGIC)] == MAGIC
-        said = recording_header(data, str(file)) if is_ours else {}
-        logs = read_logs(file, None if is_ours else mapping)
-        bundle, head = (said.get(key) if isinstance(said.get(key), str) else None for key in ("bundle", "ledger"))
-        found.append(Arrival(str(file), data, logs, bundle, head))
+            found.append(_arrival(file, i, mapping))
+        except Refused as error:
+            refused.append(error.finding)
     if len({each.digest for each in found}) < len(found):
         raise UserError("the same recording is named twice: name each file once.")
-    return found
+    return found, refused
+
+
+def _arrival(file: Home, i: int, mapping: Mapping | str | Path | None) -> Arrival:
+    if isinstance(file, Batch | Logs):
+        logs = from_batch(file, f"data[{i}]") if isinstance(file, Batch) else file
+        return Arrival(logs.source, digest(logs.batch), logs)
+    if str(file).startswith(MINARI):
+        logs = read_logs(file, mapping)
+        return Arrival(logs.source, digest(logs.batch), logs)
+    try:
+        require_file(path := given(file), str(file))
+        ours = is_recording(path)
+        head = recording_header(path, str(file)).get("ledger") if ours else None
+        with path.open("rb") as opened:
+            name = sha256_of(opened)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}; check the path.") from error
+    logs = read_logs(file, None if ours else mapping)
+    return Arrival(str(file), name, logs, path if ours else None, head if isinstance(head, str) else None)
 
 
 def known(ledger: Ledger, every: Sequence[Arrival]) -> int | None:
@@ -83,60 +118,108 @@ def known(ledger: Ledger, every: Sequence[Arrival]) -> int | None:
     return rounds[old[0].digest] if old else None
 
 
-def require_ours(ledger: Ledger, every: Sequence[Arrival]) -> None:
-    """Refuse a recording of a bundle that did not leave here for the open round, and say why."""
+def require_open(ledger: Ledger) -> None:
+    """Refuse data while no round is open, and say why."""
+    if reason := _closed(ledger):
+        raise UserError(f"{reason}.")
+
+
+def _closed(ledger: Ledger) -> str | None:
     now = ledger.status()
     if now.finished:
-        raise UserError("the budget is spent, so no round is open: give it more with `musbo amend --budget`.")
+        return "the budget is spent, so no round is open: give it more with `musbo amend --budget`"
     if now.phase != "collect":
-        raise UserError(f"round {now.deployment} has its data, and waits for `musbo train`: then the next round opens.")
-    expected = {export.bundle for export in now.exports.get(now.deployment, ())}
-    if not expected:
-        raise UserError(f"nothing has left for round {now.deployment} yet: `musbo export` comes first.")
-    for each in every:
-        if each.bundle is not None and each.bundle not in expected:
-            raise UserError(f"{each.name} {_why(ledger, each, now.deployment)}")
+        return f"round {now.deployment} has its data, and waits for `musbo train`: then the next round opens"
+    if not now.exports.get(now.deployment):
+        return f"nothing has left for round {now.deployment} yet: `musbo export` comes first"
+    return None
 
 
-def _why(ledger: Ledger, each: Arrival, number: int) -> str:
-    """The sentence for a recording that belongs elsewhere."""
-    bundle, head = str(each.bundle), str(each.head)
+def expected_bundle(ledger: Ledger, said: str) -> str:
+    """The bundle that left for the open round whose id begins so."""
+    now = ledger.status()
+    left = dict.fromkeys(export.bundle for export in now.exports.get(now.deployment, ()))
+    found = [bundle for bundle in left if said and bundle.startswith(said)]
+    if len(found) != 1:
+        some = ", ".join(bundle[:12] for bundle in left) or "none"
+        raise UserError(
+            f"{len(found)} bundles that left for round {now.deployment} begin with {said!r}; these left: {some}."
+        )
+    return found[0]
+
+
+def _belongs(ledger: Ledger, each: Arrival, said: str | None) -> Iterator[Finding]:
+    """Whether the bundle that made it is one that left for the open round."""
+    now = ledger.status()
+    left = {export.bundle for export in now.exports.get(now.deployment, ())}
+    own = each.logs.bundles
+    if not own and said is None:
+        what = "nothing says which bundle made these data"
+        yield Finding("unknown bundle", "warning", what, "say --bundle ID if you know that it left for this round")
+    elif not own:
+        what = f"nothing in it says which bundle made these data: they are taken as those of {str(said)[:12]}"
+        yield Finding("unknown bundle", "note", what, "nothing, if that is so")
+    for bundle in own:
+        if bundle not in left:
+            what, do = _why(ledger, bundle, str(each.head), now.deployment)
+            yield Finding("another bundle", "error", what, do)
+        elif said is not None and bundle != said:
+            what = f"it says that bundle {bundle[:12]} made it, and not {said[:12]}"
+            yield Finding("another bundle", "error", what, "leave --bundle out, or name the other one")
+
+
+def _why(ledger: Ledger, bundle: str, head: str, number: int) -> tuple[str, str]:
+    """Why data belong elsewhere, and what to do."""
+    made = f"it was made with bundle {bundle[:12]}"
     for event in reversed(ledger.events()):
         if isinstance(event.what, Exported) and event.what.bundle == bundle:
             if event.what.final:
-                return "was made with a bundle that left when the budget was spent: nothing is awaited from it."
+                return f"{made}, which left when the budget was spent", "nothing is awaited from it"
             if event.deployment == number:
-                return (
-                    f"was made with bundle {bundle[:12]}, which was called back from round {number}: export it again."
-                )
-            return f"belongs to round {event.deployment}, which is closed; round {number} is open now."
+                return f"{made}, which was called back from round {number}", "export it again, if it ran"
+            closed = f"it belongs to round {event.deployment}, which is closed; round {number} is open now"
+            return closed, "leave it out"
     last = [export.what.head for export in ledger.events() if isinstance(export.what, Exported)]
     if ledger.has(head):
         return (
-            f"was made with bundle {bundle[:12]}, which never left this campaign, though its policy was trained here "
-            f"(event {head[:12]}): it was exported by a copy; ingest it there, or export this policy here first."
+            f"{made}, which never left this campaign, though its policy was trained here (event {head[:12]})",
+            "it was exported by a copy: ingest it there, or export this policy here first",
         )
     return (
-        f"was made with bundle {bundle[:12]} of the ledger head {head[:12]}, and no event here has this hash: another "
-        f"campaign made it, or a copy of this one that went on by itself (the head of what left last here is "
-        f"{last[-1][:12] if last else 'none'}). `musbo verify` with both directories says where they part."
+        f"{made} of the ledger head {head[:12]}, and no event here has this hash: another campaign made it, or a copy "
+        f"of this one that went on by itself (the head of what left last here is {last[-1][:12] if last else 'none'})",
+        "`musbo verify` with both directories says where they part",
     )
 
 
-def examined(runner: Runner, every: Sequence[Arrival]) -> list[Finding]:
-    """What the doctor says."""
+def examined(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding], said: str | None) -> list[Finding]:
+    """What the doctor says, the gravest first; `said` is the bundle that made what does not name its own."""
     logs = [each.logs for each in every]
-    found = examine(logs, runner.task, list(runner.batches()), Expected(runner.settings.batch_size))
+    found = [*refused, *examine(logs, runner.task, runner.batches(), Expected(runner.settings.batch_size))]
     for each in every:
-        if each.bundle is None:
-            what = "nothing says which bundle made these data"
-            do = "make sure that it is the one that left for this round"
-            found.append(Finding("unknown bundle", "warning", what, do, source=each.logs.source))
+        mine = list(_belongs(runner.ledger, each, said))
         if len(each.logs) == 0:
-            found.append(Finding("empty", "error", "no transition is in it", "leave it out", source=each.logs.source))
-    if sum(map(len, logs)) < 2:
+            mine.append(Finding("empty", "error", "no transition is in it", "leave it out"))
+        found += [replace(finding, source=each.logs.source) for finding in mine]
+    if every and sum(map(len, logs)) < 2:
         found.append(Finding("too few", "error", "a batch needs two transitions", "collect more", source=every[0].name))
     return in_order(found)
+
+
+def checked(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding], said: str | None) -> Checked:
+    """What would be said if these came home, without taking them."""
+    logs = [each.logs for each in every]
+    if (d := known(runner.ledger, every)) is not None:
+        what = f"these data came home in round {d} already"
+        found = [Finding("came home already", "note", what, "nothing; ingesting them again changes nothing")]
+    else:
+        found = examined(runner, every, refused, said)
+        if reason := _closed(runner.ledger):
+            what, _, do = reason.partition(": ")
+            found.append(Finding("no open round", "error", what, do))
+    first = logs[0].source if logs else ""
+    found = [replace(each, source=each.source or first) for each in found if each not in refused]
+    return Checked(tuple(logs), tuple(previews_with(logs, runner.task, in_order(found))), tuple(refused))
 
 
 def require_accepted(found: Sequence[Finding], accept: bool) -> None:
@@ -149,23 +232,41 @@ def require_accepted(found: Sequence[Finding], accept: bool) -> None:
             raise Unaccepted(f"{len(bad)} {level}{'s' * (len(bad) > 1)}, so {do}: {said}{more}", found)
 
 
-def take(runner: Runner, every: Sequence[Arrival], found: Sequence[Finding]) -> Collected:
-    """Write the batch of the open round; from here on it is spent."""
+def take(runner: Runner, every: list[Arrival], found: Sequence[Finding], said: str | None) -> Collected:
+    """Write the batch of the open round; from here on it is spent. `every` is emptied: what is read is large."""
     d = runner.status().deployment
-    batch = concatenate([rewarded(each.logs.batch, runner.task, each.name) for each in every])
-    for each in every:
-        if each.bundle is not None:  # it holds more than a batch does
-            runner.store.put_bytes(each.data, RECORDING)
+    files = tuple(each.digest for each in every)
+    names = ", ".join(Path(each.name).name for each in every)
+    bundles = tuple(dict.fromkeys(bundle for each in every for bundle in each.logs.bundles or filter(None, [said])))
+    kept = [(each.recording, each.digest) for each in every if each.recording is not None]
+    for path, name in kept:  # no variable may hold an arrival longer than `every` does
+        _keep(runner.store, path, name)
+    batches = [rewarded(each.logs.batch, runner.task, each.name) for each in every]
+    every.clear()
+    give_back()
+    batch = concatenate(batches)
+    del batches
+    give_back()
     odd = [finding for finding in found if finding.level == "warning"]
     cautions = tuple(Caution(finding.kind, f"{finding.source}: {finding.text}") for finding in odd)
+    artefact = runner.store.put(partial(write_parquet, batch), ".parquet")
     event = replace(
-        runner.described(
-            batch, runner.store.put_bytes(batch_bytes(batch), ".parquet"), np.ones(len(batch.lengths()), bool)
-        ),
-        source=", ".join(Path(each.name).name for each in every),
+        runner.described(batch, artefact, np.ones(len(batch.lengths()), bool)),
+        source=names,
         findings=Findings(cautions=cautions),
-        files=tuple(each.digest for each in every),
-        bundles=tuple(dict.fromkeys(each.bundle for each in every if each.bundle)),
+        files=files,
+        bundles=bundles,
     )
     runner.ledger.append(event, d)
     return event
+
+
+def _keep(store: Store, path: Path, expected: str) -> None:
+    """A copy of a recording, which has to be what was read."""
+
+    def copy(target: BufferedIOBase) -> None:
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, target, 1 << 20)
+
+    if store.put(copy, RECORDING) != f"{expected}{RECORDING}":
+        raise UserError(f"{path} was changed while it was read: try again when nothing writes to it.")

@@ -128,6 +128,14 @@ def opened(
         yield Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
 
 
+@contextmanager
+def looked_at(folder: Path, given: Task | None = None, trust_task: bool = False) -> "Iterator[Runner]":
+    """A campaign that is read and not changed, whoever is working on it."""
+    with Ledger(folder / LEDGER) as ledger:
+        created, task = open_task(folder, given, trust_task)
+        yield Runner(folder, created, task, ledger, Store(folder / STORE), unobserved, threading.Event(), 0.0)
+
+
 CHANGED_TASK = Caution(
     "changed task", "the file of the task has changed since this run began; what follows uses it as it is now"
 )
@@ -325,14 +333,14 @@ class Runner:
 
     def described(self, batch: Batch, artefact: str, telling: np.ndarray, **more: Any) -> Collected:
         """Return and length are those of the episodes that tell what an episode brings."""
-        earlier = [before.obs for before in self.batches()]
+        earlier = (before.obs for before in self.batches())  # one at a time: months of them may not fit
         return Collected(
             artefact,
             transitions=len(batch),
             episodes=len(telling),
             mean_return=finite(float(batch.returns()[telling].mean())),
             mean_length=finite(float(batch.lengths()[telling].mean())),
-            novelty=novelty(batch.obs, np.concatenate(earlier)) if earlier else None,
+            novelty=novelty(batch.obs, earlier) if self.status().collected else None,
             terminations=int(batch.terminated.sum()),
             rewards=measure.rewards(self.task, batch),
             **more,

@@ -5,14 +5,15 @@ refers to, which `sweep` removes; the reverse, a ledger row without its file, ca
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 
-from musbo.core.durable import is_temporary, sync_folder, write_whole
+from musbo.core.durable import is_temporary, put_through, sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import inside
-from musbo.core.serial import sha256
+from musbo.core.serial import sha256, sha256_of
 
 _NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]+)*")
 
@@ -31,11 +32,20 @@ class Store:
     def put_bytes(self, data: bytes, suffix: str) -> str:
         """Store `data` durably and return its name, `<sha256><suffix>`. Storing the same again changes nothing."""
         path = self.path(sha256(data) + suffix)
+        self._make_root()
+        write_whole(path, data)
+        return path.name
+
+    def put(self, write: Callable[[BufferedIOBase], object], suffix: str) -> str:
+        """The same of what is too large to be held; `write` gets an open file."""
+        self._make_root()
+        root = inside(self.root.parent, self.root.name)
+        return put_through(root, write, lambda file: self.path(sha256_of(file) + suffix).name).name
+
+    def _make_root(self) -> None:
         if not self.root.is_dir():
             self.root.mkdir(parents=True, exist_ok=True)
             sync_folder(self.root.parent)
-        write_whole(path, data)
-        return path.name
 
     def path(self, name: str) -> Path:
         """Where the artefact `name` lies, if it is there."""

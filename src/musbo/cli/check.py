@@ -19,6 +19,7 @@ EXAMPLES = """
   musbo check logs.csv --mapping mapping.toml --task my_task.py:TASK   also against the task
   musbo check june.csv --earlier may.csv --page june.html              also drift, as a page with pictures
   musbo check monday.parquet tuesday.parquet --json
+  musbo check monday.musbo --campaign campaigns/line-3 --page page.html   what `musbo ingest` would find
 """
 SHOWN = 20
 """Ignored columns that are named."""
@@ -30,6 +31,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mapping", type=Path, metavar="FILE", help="TOML that says what the columns mean")
     parser.add_argument("--task", metavar="TASK", help="the task that they are for: its bounds and sizes are checked")
+    parser.add_argument(
+        "--campaign",
+        type=Path,
+        metavar="CAMPAIGN",
+        help="a campaign that waits for them: its task, plan, batches, bundles",
+    )
+    _common.add_trust(parser)
+    parser.add_argument(
+        "--bundle", metavar="ID", help="with --campaign: the bundle that made data which do not name it"
+    )
     parser.add_argument(
         "--earlier",
         nargs="+",
@@ -48,19 +59,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def action(arguments: argparse.Namespace) -> int:
     """2 where a run would refuse them."""
     from musbo.core.plain import plain
-    from musbo.data.doctor.examine import Expected
-    from musbo.data.files import read_batch
-    from musbo.data.preview import previews
-    from musbo.field.find import find_task
 
-    task = None if arguments.task is None else find_task(arguments.task)
-    every, refused = _read(arguments.files, arguments.mapping)
-    earlier = [read_batch(place, arguments.mapping) for place in arguments.earlier]
-    seen = previews(every, task, earlier, Expected(arguments.planned, arguments.lag))
+    every, seen, refused = (_alone if arguments.campaign is None else _for_campaign)(arguments)
     if arguments.page is not None:
         from musbo.reporting.checkup import write_page
 
-        write_page(arguments.page, every, seen, refused, arguments.task)
+        write_page(arguments.page, every, seen, refused, arguments.task or arguments.campaign)
     if arguments.json:
         said = [{"source": finding.source, "findings": plain([finding])} for finding in refused]
         _common.print_json([*plain(seen), *said])
@@ -71,6 +75,31 @@ def action(arguments: argparse.Namespace) -> int:
         _close(seen, refused, arguments)
     found = [finding for each in seen for finding in each.findings]
     return 2 if refused or any(finding.level == "error" for finding in found) else 0
+
+
+def _alone(arguments: argparse.Namespace) -> "tuple[Sequence[Logs], Sequence[Preview], Sequence[Finding]]":
+    """The logs, what is said about each, and why others cannot be read."""
+    from musbo.data.doctor.examine import Expected
+    from musbo.data.files import read_batch
+    from musbo.data.preview import previews
+    from musbo.field.find import find_task
+
+    task = None if arguments.task is None else find_task(arguments.task)
+    every, refused = _read(arguments.files, arguments.mapping)
+    earlier = (read_batch(place, arguments.mapping) for place in arguments.earlier)
+    return every, previews(every, task, earlier, Expected(arguments.planned, arguments.lag)), refused
+
+
+def _for_campaign(arguments: argparse.Namespace) -> "tuple[Sequence[Logs], Sequence[Preview], Sequence[Finding]]":
+    """The same where a campaign says what is expected."""
+    from musbo.campaign.field_campaign import Campaign
+    from musbo.core.errors import UserError
+
+    if arguments.earlier or arguments.planned is not None:
+        raise UserError("a campaign knows its earlier batches and its plan: leave --earlier and --planned out.")
+    campaign = Campaign(arguments.campaign, task=arguments.task, trust_task=arguments.trust_task)
+    found = campaign.check(arguments.files, mapping=arguments.mapping, bundle=arguments.bundle)
+    return found.logs, found.seen, found.refused
 
 
 def _read(files: Sequence[str], mapping: Path | None) -> "tuple[list[Logs], list[Finding]]":
@@ -112,11 +141,11 @@ def _show_findings(found: "Sequence[Finding]") -> None:
         print(f"{finding.level}: {finding.text}")
 
 
-def _close(seen: "list[Preview]", refused: "list[Finding]", arguments: argparse.Namespace) -> None:
+def _close(seen: "Sequence[Preview]", refused: "Sequence[Finding]", arguments: argparse.Namespace) -> None:
     found = [*refused, *(finding for each in seen for finding in each.findings)]
     if all(finding.level == "note" for finding in found):
         print("nothing wrong was found" + (f" for task {arguments.task}" if arguments.task else ""))
-    if arguments.task is None:
+    if arguments.task is None and arguments.campaign is None:
         print("give --task to check them against a task")
     if arguments.page is not None:
         print(f"the findings as a page: {arguments.page}")

@@ -23,6 +23,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -264,3 +265,12 @@ def load(path: Path) -> Any:
 def sha256(data: bytes) -> str:
     """The SHA-256 digest of `data`, 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of(file: BufferedIOBase) -> str:
+    """The same of an open file, read from its beginning a part at a time."""
+    file.seek(0)
+    found = hashlib.sha256()
+    while part := file.read(1 << 20):
+        found.update(part)
+    return found.hexdigest()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from musbo.data.mapping import Column as Column
     from musbo.data.mapping import Mapping as Mapping
     from musbo.data.mapping import read_mapping as read_mapping
+    from musbo.data.minari_export import to_minari as to_minari
 
 _PLACES = {
     "Column": "musbo.data.mapping",
@@ -34,6 +35,7 @@ _PLACES = {
     "from_minari": "musbo.data.logs",
     "read_logs": "musbo.data.files",
     "read_mapping": "musbo.data.mapping",
+    "to_minari": "musbo.data.minari_export",
 }
 __all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -7,7 +7,7 @@ is judged in `checks`, because a batch may come from outside.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int, Int8, Int32
@@ -65,16 +65,17 @@ def make_batch(
     episode: ArrayLike | None = None,
     step: ArrayLike | None = None,
     by: ArrayLike | None = None,
+    copy: bool = True,
 ) -> Batch:
     """A Batch from arrays or lists. Without `episode`, episodes are derived from `terminated` and `truncated`.
 
-    Without `by`, nobody knows who chose the actions.
+    Without `by`, nobody knows who chose the actions. Without `copy`, arrays of float32 are taken as they are.
     """
     columns = {
-        "obs": _floats("obs", obs, 2),
-        "act": _floats("act", act, 2),
-        "reward": _floats("reward", reward, 1),
-        "next_obs": _floats("next_obs", next_obs, 2),
+        "obs": _floats("obs", obs, 2, copy),
+        "act": _floats("act", act, 2, copy),
+        "reward": _floats("reward", reward, 1, copy),
+        "next_obs": _floats("next_obs", next_obs, 2, copy),
         "terminated": as_flags("terminated", terminated),
         "truncated": as_flags("truncated", truncated),
     }
@@ -103,6 +104,8 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
         raise ValueError("concatenate needs at least one batch")
     # An episode never continues in the next batch, so a batch's first row always begins one.
     begins = np.concatenate([_begins(batch.episode) for batch in batches])
+    if len(batches) == 1:  # nothing is copied
+        return replace(batches[0], episode=(np.cumsum(begins) - 1).astype(np.int32))
     return Batch(
         obs=np.concatenate([batch.obs for batch in batches]),
         act=np.concatenate([batch.act for batch in batches]),
@@ -149,10 +152,10 @@ def _array(name: str, values: ArrayLike, rank: int) -> np.ndarray:
     return array
 
 
-def _floats(name: str, values: ArrayLike, rank: int) -> np.ndarray:
+def _floats(name: str, values: ArrayLike, rank: int, copy: bool) -> np.ndarray:
     # What float32 cannot hold becomes inf, which the checks report with its row.
     with np.errstate(over="ignore"):
-        return _array(name, values, rank).astype(np.float32)
+        return _array(name, values, rank).astype(np.float32, copy=copy)
 
 
 def as_flags(name: str, values: ArrayLike) -> Bool[np.ndarray, " n"]:

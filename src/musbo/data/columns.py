@@ -80,7 +80,7 @@ def identities(data: pa.Table, name: str | None, source: str) -> Int[np.ndarray,
     if pa.types.is_integer(column.type):
         values = np.asarray(column)
         if not len(values) or (values.min() >= 0 and values.max() <= _NUMBERED):
-            return values.astype(np.int64)
+            return values.astype(np.int32)
     if pa.types.is_floating(column.type) and np.isnan(np.asarray(column)).any():
         row = int(np.flatnonzero(np.isnan(np.asarray(column)))[0])
         raise UserError(f"{source}: column {name} is not a number in row {row}: say which episode that row is of.")
@@ -169,12 +169,33 @@ def labels_of(data: pa.Table, name: str | None, source: str) -> tuple[Int[np.nda
     """A column of names as whole numbers, by first appearance, and the names."""
     if name is None:
         return None, ()
-    encoded = pc.dictionary_encode(full(data, name, source))  # pyright: ignore[reportAttributeAccessIssue]
-    return np.asarray(encoded.indices).astype(np.int64), tuple(str(one) for one in encoded.dictionary.to_pylist())
+    column = data.column(name)
+    if not pa.types.is_dictionary(column.type) or column.null_count:
+        column = pc.dictionary_encode(full(data, name, source))  # pyright: ignore[reportAttributeAccessIssue]
+    else:  # which may name what does not appear, and in another order
+        column = column.unify_dictionaries().combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    known = column.dictionary.to_pylist()
+    codes, first, each = np.unique(np.asarray(column.indices), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order))
+    return place[each], tuple(str(known[code]) for code in codes[order])
+
+
+def names_in(data: pa.Table, name: str | None) -> tuple[str, ...]:
+    """What a column of names says anywhere; empty cells say nothing."""
+    if name is None:
+        return ()
+    said = pc.unique(data.column(name)).to_pylist()  # pyright: ignore[reportAttributeAccessIssue]
+    return tuple(dict.fromkeys(str(one) for one in said if one is not None and str(one)))
 
 
 def together(one: Int[np.ndarray, " n"] | None, other: Int[np.ndarray, " n"] | None) -> Int[np.ndarray, " n"] | None:
-    """A whole number for every pair of both."""
+    """A whole number for every pair of both; both are below 2^31."""
     if one is None or other is None:
         return other if one is None else one
-    return np.unique(np.stack([other, one], axis=1), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if not len(one) or other.min() == other.max():
+        return one
+    pairs = other.astype(np.int64) * (int(one.max()) + 1) + one
+    return np.unique(pairs, return_inverse=True)[1].astype(np.int64)

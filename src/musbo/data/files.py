@@ -9,6 +9,8 @@ import hashlib
 import io
 import json
 from dataclasses import fields, replace
+from functools import partial
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from musbo.core.durable import write_whole
+from musbo.core.durable import write_through
 from musbo.core.errors import UserError
 from musbo.core.formats import require_known
 from musbo.data.batch import Batch
@@ -34,6 +36,13 @@ METADATA_KEY = b"musbo"
 
 def batch_bytes(batch: Batch) -> bytes:
     """The Parquet file of a batch. Equal batches give equal bytes, so that the file can be named by its content."""
+    sink = io.BytesIO()
+    write_parquet(batch, sink)
+    return sink.getvalue()
+
+
+def write_parquet(batch: Batch, sink: BufferedIOBase) -> None:
+    """The same into an open file: a large batch is in memory twice, and not four times."""
     columns = {f"obs_{i}": column for i, column in enumerate(batch.obs.T)}
     columns |= {f"act_{i}": column for i, column in enumerate(batch.act.T)}
     columns |= {"reward": batch.reward}
@@ -41,16 +50,18 @@ def batch_bytes(batch: Batch) -> bytes:
     columns |= {"terminated": batch.terminated, "truncated": batch.truncated}
     columns |= {"episode": batch.episode, "step": batch.step, "by": batch.by}
     # No writer here: equal batches give equal bytes, whichever version of musbo writes them.
-    header = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(batch)}).encode()
+    header = json.dumps({"format": FORMAT, "version": VERSION, "sha256": digest(batch)}).encode()
     table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
     table = table.replace_schema_metadata({METADATA_KEY: header})
-    small = _parquet(table, "zstd")
+    _parquet(table, sink, "zstd")
     # Numbers that are nearly all the same become so few bytes that we would refuse to read them.
-    return small if is_modest(table.num_rows, table.num_columns, len(small)) else _parquet(table, "none")
+    if not is_modest(table.num_rows, table.num_columns, sink.tell()):
+        sink.seek(0)
+        sink.truncate()
+        _parquet(table, sink, "none")
 
 
-def _parquet(table: pa.Table, compression: str) -> bytes:
-    sink = io.BytesIO()
+def _parquet(table: pa.Table, sink: BufferedIOBase, compression: str) -> None:
     # Every choice that shapes the bytes is spelt out, so that a new default of the library does not change them.
     pq.write_table(
         table,
@@ -64,7 +75,6 @@ def _parquet(table: pa.Table, compression: str) -> bytes:
         write_page_checksum=True,
         row_group_size=1 << 20,
     )
-    return sink.getvalue()
 
 
 def batch_from_bytes(data: bytes, source: str = "the batch") -> Batch:
@@ -91,26 +101,26 @@ def _read(table: Table, mapping: Mapping | None) -> Logs:
     logs = transitions(table, mapping or known_layout(table.names, table.source))
     if version in (1, 2) and "by" not in logs.used:  # written before there was that column, by what collects
         logs = replace(logs, batch=replace(logs.batch, by=np.zeros(len(logs), np.int8)))
-    if mapping is None and said is not None and said != _digest(logs.batch, version):
+    if mapping is None and said is not None and said != digest(logs.batch, version):
         raise UserError(f"{table.source} is damaged (it is not what its digest says): make or copy it again.")
     return logs
 
 
-def _digest(batch: Batch, version: int = VERSION) -> str:
-    """SHA-256 of all numbers of a batch."""
+def digest(batch: Batch, version: int = VERSION) -> str:
+    """SHA-256 of all numbers of a batch; in older formats some were not there."""
     found = hashlib.sha256()
     for column in fields(Batch):
         if version < 3 and column.name == "by":
             continue
         array = np.ascontiguousarray(getattr(batch, column.name))
         found.update(f"{column.name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
+        found.update(array.reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 
 def write_batch(path: Path | str, batch: Batch) -> None:
     """Writes a batch so that the file is either complete or absent."""
-    write_whole(Path(path), batch_bytes(batch))
+    write_through(Path(path), partial(write_parquet, batch))
 
 
 def _known_header(table: Table) -> tuple[int, str | None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Bool, Float32, Float64, Int
+from jaxtyping import Bool, Float32, Float64, Int, Shaped
 
 from musbo.core.errors import UserError
 from musbo.data.columns import Clock, choosers_of, clock_of, flags_of, identities, labels_of, numeric, together, whole
@@ -28,10 +28,8 @@ FEW = 100_000
 class Rows:
     """What is read from a table before it is put in order: one row per step."""
 
-    obs: Float32[np.ndarray, "n obs"]
-    act: Float32[np.ndarray, "n act"]
-    reward: Float32[np.ndarray, "n 1"] | None
-    commanded: Float32[np.ndarray, "n act"] | None
+    blocks: dict[str, Float32[np.ndarray, "n _"]]
+    """obs and act, and what there is of reward, commanded and next_obs; whoever makes transitions takes them out."""
     terminated: Bool[np.ndarray, " n"]
     truncated: Bool[np.ndarray, " n"]
     episode: Int[np.ndarray, " n"] | None
@@ -39,10 +37,13 @@ class Rows:
     machine: Int[np.ndarray, " n"] | None
     machines: tuple[str, ...]
     clock: Clock | None
+    """What puts the rows of an episode in order."""
+    time: Clock | None
     by: Int[np.ndarray, " n"] | None
     """Who chose the action, as in a batch."""
     row: Int[np.ndarray, " n"]
     """The row of the table."""
+    step: Shaped[np.ndarray, " n"] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,17 +109,16 @@ def evenly(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> tup
     episode = np.cumsum(begins)[good] - 1
     here = np.searchsorted(grid.at, grid.step_at + grid.slack, side="right") - 1
     row = grid.order[here]
+    clock = Clock(_times(grid, time)[good], 1.0)
     steps = Rows(
-        obs=blocks["obs"][good],
-        act=blocks["act"][good],
-        reward=blocks["reward"][good] if chosen.reward else None,
-        commanded=blocks["commanded"][good] if chosen.commanded else None,
+        blocks={role: values[good] for role, values in blocks.items() if wanted[role]},
         terminated=_flagged(flags[0], grid)[good],
         truncated=_flagged(flags[1], grid)[good],
         episode=episode.astype(np.int64),
         machine=None if machine is None else machine[row][good],
         machines=machines,
-        clock=Clock(_times(grid, time)[good], 1.0),
+        clock=clock,
+        time=clock,
         by=None if by is None else by[row][good],
         row=row[good],
     )

@@ -14,6 +14,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float, Float32, Int
 
 from musbo.core.errors import UserError
+from musbo.core.memory import give_back
 from musbo.data.batch import Batch, make_batch
 from musbo.data.checks import Origin
 from musbo.data.columns import (
@@ -25,6 +26,7 @@ from musbo.data.columns import (
     identities,
     labels_of,
     named,
+    names_in,
     numbers_of,
     together,
 )  # fmt: skip
@@ -34,6 +36,9 @@ from musbo.data.mapping import GOOD, Chosen, Column, Mapping, choose, known_layo
 from musbo.data.readers.frames import open_frame
 from musbo.data.readers.minari_sets import open_minari
 from musbo.data.readers.table import Table
+
+LARGE = 100_000
+"""Rows of a log from which on memory is given back to the system on the way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +73,10 @@ class Logs:
     """Actions as they were commanded, where the log has them beside those that were executed."""
     resampled: Resampled | None = None
     """What was done to bring the log to even steps."""
+    bundles: tuple[str, ...] = ()
+    """The bundles that were at work, where the log says."""
+    told: tuple[Finding, ...] = ()
+    """What the reader of its format has to say."""
 
     def by_machine(self) -> Iterator[tuple[str, Int[np.ndarray, " m"]]]:
         """The transitions of each machine; all of them under an empty name where the log names none."""
@@ -115,6 +124,7 @@ def from_dataframe(
     machine: str | None = None,
     commanded: str | Column | Sequence[str | Column] = (),
     by: str | None = None,
+    bundle: str | None = None,
     interval: float | None = None,
     quality: str | None = None,
     good: Sequence[str] = GOOD,
@@ -128,8 +138,9 @@ def from_dataframe(
     """
     meant = mapping(
         obs=obs, act=act, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated,
-        episode=episode, time=time, step=step, gap=gap, machine=machine, commanded=commanded, by=by, interval=interval,
-        quality=quality, good=good, time_unit=time_unit, time_format=time_format, source="from_dataframe",
+        episode=episode, time=time, step=step, gap=gap, machine=machine, commanded=commanded, by=by, bundle=bundle,
+        interval=interval, quality=quality, good=good, time_unit=time_unit, time_format=time_format,
+        source="from_dataframe",
     )  # fmt: skip
     return transitions(open_frame(frame, "the frame"), meant)
 
@@ -149,21 +160,31 @@ def from_batch(batch: Batch, source: str) -> Logs:
 def transitions(table: Table, mapping: Mapping) -> Logs:
     """The transitions in a table. They are not yet checked: see `checks.require_sound` and `doctor.examine`."""
     chosen = choose(mapping, table.names, table.source)
-    data = table.read(chosen.names())
     source = table.source
+    data = table.read(chosen.names())
     read, done = (
         (_rows(data, mapping, chosen, source), None)
         if mapping.interval is None
         else evenly(data, mapping, chosen, source)
     )
+    bundles, row_count = names_in(data, chosen.bundle), data.num_rows
+    del data  # of a large log, what was read is not kept beside what is made of it
+    if row_count >= LARGE:
+        pa.default_memory_pool().release_unused()
+        give_back()
     n = len(read.terminated)
     flagged = read.terminated | read.truncated
     order = _order(read, flagged, mapping, chosen, source)
     by_flags = chosen.episode is None and done is None
     begins, gaps = _begins(read, flagged, order, by_flags, None if done else mapping.gap)
-    number = np.cumsum(begins) - 1 if by_flags or gaps or read.machine is not None else _picked(read.episode, order)
+    number = (
+        np.cumsum(begins, dtype=np.int32) - 1
+        if by_flags or gaps or read.machine is not None
+        else _picked(read.episode, order)
+    )
     last = np.append(begins[1:], True)[:n]
-    kept, after = (np.ones(n, bool), None) if chosen.next_obs else (~last, order[1:][~last[:-1]])
+    after = None if "next_obs" in read.blocks else order[1:][~last[:-1]]
+    kept = np.ones(n, bool) if after is None else ~last
     rows = order[kept]
     if after is None:
         terminated, truncated = read.terminated[order], read.truncated[order]
@@ -174,21 +195,26 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         terminated = read.terminated[after]
         truncated = read.truncated[after] | (ends & ~terminated)
     alone = 0 if after is None else int(np.sum(begins & last))
+    # One block after the other, each out of the rows: of a large log there is room for one of them twice.
+    act, commanded = (_picked(read.blocks.pop(name, None), rows) for name in ("act", "commanded"))
+    reward = read.blocks.pop("reward", None)
+    next_obs = _picked(read.blocks.pop("next_obs"), rows) if after is None else read.blocks["obs"][after]
     with named(source):
         batch = make_batch(
-            obs=read.obs[rows],
-            act=read.act[rows],
-            reward=np.full(len(rows), np.nan) if read.reward is None else read.reward[rows, 0],
-            next_obs=read.obs[after] if after is not None else block_of(data, chosen.next_obs, source)[rows],
+            obs=_picked(read.blocks.pop("obs"), rows),
+            act=act,
+            reward=np.full(len(rows), np.nan) if reward is None else reward[rows, 0],
+            next_obs=next_obs,
             terminated=terminated,
             truncated=truncated,
             episode=number[kept],
-            step=numbers_of(data, chosen.step, source)[rows] if chosen.step and not gaps else None,
+            step=None if gaps else _picked(read.step, rows),
             by=_picked(read.by, rows),
+            copy=False,
         )
     time = until = None
-    if read.clock is not None and chosen.time:
-        seconds = (read.clock.values - read.clock.values[:1]) * read.clock.seconds
+    if read.time is not None:
+        seconds = (read.time.values - read.time.values[:1]) * read.time.seconds
         following = np.append(seconds[order][1:], np.nan)
         time, until = seconds[rows], np.where(last, np.nan, following)[kept]
     return Logs(
@@ -204,7 +230,7 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         ),
         columns=table.names,
         used=tuple(chosen.names()),
-        rows=data.num_rows,
+        rows=row_count,
         successors=0 if after is None else int(np.sum(last)) - alone,
         alone=alone,
         unordered=int(np.sum((order[1:] < order[:-1]) & ~begins[1:])) + (done.unordered if done else 0),
@@ -213,32 +239,45 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         until=until,
         machine=_picked(read.machine, rows),
         machines=read.machines,
-        commanded=_picked(read.commanded, rows),
+        commanded=commanded,
         resampled=done,
+        bundles=bundles,
+        told=table.told,
     )
 
 
 def _picked(values: np.ndarray | None, rows: Int[np.ndarray, " m"]) -> Any:
-    return None if values is None else values[rows]
+    """Some rows; the array itself where that is all of them in their order."""
+    if values is None or (len(rows) == len(values) and bool(np.all(rows[1:] > rows[:-1]))):
+        return values
+    return values[rows]
 
 
 def _rows(data: pa.Table, mapping: Mapping, chosen: Chosen, source: str) -> Rows:
     """The rows of a table as they stand."""
     machine, machines = labels_of(data, chosen.machine, source)
+    time = clock_of(data, chosen.time, source, mapping.time_unit, mapping.time_format)
+    by_step = _order_column(chosen) == chosen.step
+    blocks = {"obs": chosen.obs, "act": chosen.act, "commanded": chosen.commanded, "next_obs": chosen.next_obs}
+    blocks["reward"] = (chosen.reward,) if chosen.reward else ()
     return Rows(
-        obs=block_of(data, chosen.obs, source),
-        act=block_of(data, chosen.act, source),
-        reward=block_of(data, (chosen.reward,), source) if chosen.reward else None,
-        commanded=block_of(data, chosen.commanded, source) if chosen.commanded else None,
+        blocks={name: block_of(data, columns, source) for name, columns in blocks.items() if columns},
         terminated=flags_of(data, chosen.terminated, source),
         truncated=flags_of(data, chosen.truncated, source),
         episode=together(identities(data, chosen.episode, source), machine),
         machine=machine,
         machines=machines,
-        clock=clock_of(data, chosen.time or chosen.step, source, mapping.time_unit, mapping.time_format),
+        clock=clock_of(data, chosen.step, source) if by_step else time,
+        time=time,
         by=choosers_of(data, chosen.by, source),
-        row=np.arange(data.num_rows),
+        row=np.arange(data.num_rows, dtype=np.int32),
+        step=numbers_of(data, chosen.step, source) if chosen.step else None,
     )
+
+
+def _order_column(chosen: Chosen) -> str | None:
+    """The column that puts the rows of an episode in order: its steps where they are counted, else the time."""
+    return chosen.step if chosen.step and (chosen.episode or not chosen.time) else chosen.time
 
 
 # Order and episodes
@@ -248,12 +287,12 @@ def _order(
     read: Rows, flagged: Bool[np.ndarray, " n"], mapping: Mapping, chosen: Chosen, source: str
 ) -> Int[np.ndarray, " n"]:
     """The rows in the order in which they happened, episode by episode."""
-    rows = np.arange(len(flagged))
+    rows = np.arange(len(flagged), dtype=np.int32)
     episode, clock = read.episode, read.clock
     if clock is None:
         _require_adjacent(episode, chosen, source)
         return rows
-    name = chosen.time or chosen.step
+    name = _order_column(chosen)
     if _is_ordered(episode, clock, flagged):
         return rows
     by_time = chosen.episode is not None or (mapping.gap is not None and chosen.time is not None)
@@ -320,7 +359,7 @@ def _begins(
         begins[1:] |= read.episode[order][1:] != read.episode[order][:-1]
     if by_flags:
         begins[1:] |= flagged[order][:-1]
-    if gap is None or read.clock is None:
+    if gap is None or read.time is None:
         return begins, 0
-    late = np.append(False, np.diff(read.clock.values[order]) * read.clock.seconds > gap) & ~begins
+    late = np.append(False, np.diff(read.time.values[order]) * read.time.seconds > gap) & ~begins
     return begins | late, int(np.sum(late))

@@ -82,7 +82,7 @@ class Mapping:
     time: str | None = None
     """Numbers or timestamps by which the rows of an episode are put in order."""
     step: str | None = None
-    """Counts the rows of an episode from 0: rows that are missing are found."""
+    """Counts the rows of an episode from 0: rows that are missing are found. With `episode` it is their order."""
     gap: float | None = None
     """A longer pause begins a new episode, in seconds: numbers count as such unless time_unit says otherwise."""
     machine: str | None = None
@@ -91,6 +91,8 @@ class Mapping:
     """Actions as they were commanded, where act has those that were executed: they are compared."""
     by: str | None = None
     """Who chose the action: 0 the policy, -1 a limiter changed it, -2 the fallback, -3 a person, -4 unknown."""
+    bundle: str | None = None
+    """The id of the bundle that was at work, where the log says: see `Campaign.ingest`."""
     interval: float | None = None
     """Seconds of a step: the log is brought to even steps, and episodes are split where a value is missing."""
     quality: str | None = None
@@ -167,6 +169,7 @@ def mapping(
     machine: str | None = None,
     commanded: str | Column | Sequence[str | Column] = (),
     by: str | None = None,
+    bundle: str | None = None,
     interval: float | None = None,
     quality: str | None = None,
     good: Sequence[str] = GOOD,
@@ -177,7 +180,7 @@ def mapping(
     """A Mapping from names."""
     return Mapping(
         _columns(obs), _columns(act), None if reward is None else _column(reward), _columns(next_obs),
-        terminated, truncated, episode, time, step, gap, machine, _columns(commanded), by, interval, quality,
+        terminated, truncated, episode, time, step, gap, machine, _columns(commanded), by, bundle, interval, quality,
         tuple(good), time_unit, time_format, source,
     )  # fmt: skip
 
@@ -256,14 +259,16 @@ def _parse_column(said: Any, where: str) -> Column:
 LAYOUTS = {
     "ours": {
         "obs": "obs", "act": "act", "reward": "reward", "next_obs": "next_obs", "terminated": "terminated",
-        "truncated": "truncated", "episode": "episode", "step": "step", "by": "by",
+        "truncated": "truncated", "episode": "episode", "step": "step", "by": "by", "bundle": "bundle",
     },
     "D4RL": {
         "obs": "observations", "act": "actions", "reward": "rewards", "next_obs": "next_observations",
-        "terminated": "terminals", "truncated": "timeouts", "episode": "episodes",
+        "terminated": "terminals", "truncated": "timeouts", "episode": "episodes", "by": "by",
     },
 }  # fmt: skip
 """Names by which files are understood without a mapping. Only obs and act are needed."""
+RECORDED = {"time": "time", "machine": "machine", "commanded": "commanded"}
+"""More of those of a recording, whose `step` is the order of its rows: all of them, or none."""
 
 
 def known_layout(names: Sequence[str], source: str) -> Mapping:
@@ -272,6 +277,8 @@ def known_layout(names: Sequence[str], source: str) -> Mapping:
         if not _has(names, roles["obs"]) and not _has(names, roles["act"]):
             continue
         found: dict[str, Any] = {role: name for role, name in roles.items() if _has(names, name)}
+        if "step" in found and "episode" in found and all(_has(names, name) for name in RECORDED.values()):
+            found |= RECORDED
         found = {role: f"{roles[role]}_0" for role in ("obs", "act")} | found  # to be named as missing
         return mapping(**found, source=source)
     raise UserError(
@@ -309,6 +316,7 @@ class Chosen:
     machine: str | None
     commanded: tuple[Column, ...]
     by: str | None
+    bundle: str | None
     quality: str | None
 
     def names(self) -> list[str]:
@@ -322,6 +330,7 @@ class Chosen:
             self.step,
             self.machine,
             self.by,
+            self.bundle,
             self.quality,
         )
         single = (*single, *(one.quality for one in lists))
@@ -344,6 +353,7 @@ def choose(mapping: Mapping, names: Sequence[str], source: str) -> Chosen:
         machine=mapping.machine,
         commanded=_expanded(mapping.commanded, names, 0),
         by=mapping.by,
+        bundle=mapping.bundle,
         quality=mapping.quality,
     )
     known = set(names)

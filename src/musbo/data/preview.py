@@ -1,6 +1,6 @@
 """What would be read from logs, before anything is run: rows, episodes, and the ranges beside the task's bounds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,11 +65,15 @@ def preview(logs: Logs, task: Task | None = None) -> Preview:
 def previews(
     every: Sequence[Logs],
     task: Task | None = None,
-    earlier: Sequence[Batch] = (),
+    earlier: Iterable[Batch] = (),
     expected: Expected = NOTHING_KNOWN,
 ) -> list[Preview]:
     """The same of logs that belong together, each with the findings that are in it."""
-    left = examine(every, task, earlier, expected)
+    return previews_with(every, task, examine(every, task, earlier, expected))
+
+
+def previews_with(every: Sequence[Logs], task: Task | None, left: list[Finding]) -> list[Preview]:
+    """The same with findings that are known."""
     seen = []
     for logs in every:
         mine = tuple(finding for finding in left if finding.source == logs.source)

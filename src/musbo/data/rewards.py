@@ -9,20 +9,22 @@ from jaxtyping import Array, Float, Float64
 
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
-from musbo.tasks.task import Task
+from musbo.data.chunks import in_chunks
+from musbo.tasks.task import Reward, Task
 
 
 def model_rewards(task: Task, batch: Batch) -> Float64[np.ndarray, " n"]:
     """The model reward of every transition."""
-    return np.asarray(_model_reward(task, batch.obs, batch.act, batch.next_obs), np.float64)
-
-
-@partial(jax.jit, static_argnames="task")
-def _model_reward(
-    task: Task, obs: Float[Array, "n obs"], act: Float[Array, "n act"], next_obs: Float[Array, "n obs"]
-) -> Float[Array, " n"]:
     assert callable(task.reward)
-    return jax.vmap(task.reward)(obs, act, next_obs)
+    columns = batch.obs, batch.act, batch.next_obs
+    return in_chunks(partial(_model_reward, task.reward), columns).astype(np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _model_reward(
+    reward: Reward, obs: Float[Array, "n obs"], act: Float[Array, "n act"], next_obs: Float[Array, "n obs"]
+) -> Float[Array, " n"]:
+    return jax.vmap(reward)(obs, act, next_obs).reshape(-1)
 
 
 def has_rewards(batch: Batch) -> bool:

@@ -4,6 +4,7 @@ Novelty of a batch, distance between imagined and real trajectories, and whether
 these look at what has happened and train nothing.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,21 +12,29 @@ from jaxtyping import Float, Float64, Int
 
 from musbo.core.errors import UserError
 
+ROWS = 65_536
+"""Observations whose directions are computed at a time."""
 
-def novelty(batch: Float[np.ndarray, "n obs"], earlier: Float[np.ndarray, "m obs"]) -> float:
-    """Mean cosine distance between the observations of a batch and all earlier ones, over all pairs.
+
+def novelty(batch: Float[np.ndarray, "n obs"], earlier: Iterable[Float[np.ndarray, "_ obs"]]) -> float:
+    """Mean cosine distance between the observations of a batch and all those of earlier ones, over all pairs.
 
     The mean of u . v over all pairs is the product of the mean unit vectors, so this takes O(n + m) steps.
     """
-    if not len(batch) or not len(earlier):
+    return float(1.0 - _mean_direction([batch]) @ _mean_direction(earlier))
+
+
+def _mean_direction(parts: Iterable[Float[np.ndarray, "_ obs"]]) -> Float64[np.ndarray, " obs"]:
+    total, count = np.zeros(1), 0
+    for obs in parts:
+        for first in range(0, len(obs), ROWS):
+            few = obs[first : first + ROWS].astype(np.float64)
+            length = np.linalg.norm(few, axis=1, keepdims=True)
+            total = total + np.sum(few / np.where(length > 0, length, 1.0), axis=0)  # the zero vector points nowhere
+            count += len(few)
+    if not count:
         raise UserError("novelty needs a batch and at least one observation before it.")
-    return float(1.0 - _mean_direction(batch) @ _mean_direction(earlier))
-
-
-def _mean_direction(obs: Float[np.ndarray, "n obs"]) -> Float64[np.ndarray, " obs"]:
-    obs = obs.astype(np.float64)
-    length = np.linalg.norm(obs, axis=1, keepdims=True)
-    return np.mean(obs / np.where(length > 0, length, 1.0), axis=0)  # the zero vector points nowhere
+    return total / count
 
 
 def energy_distance(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "m d"]) -> float:

@@ -21,16 +21,19 @@ MOST = 24
 
 
 def write_page(
-    out: Path, every: Sequence[Logs], seen: Sequence[Preview], refused: Sequence[Finding], task: str | None
+    out: Path, every: Sequence[Logs], seen: Sequence[Preview], refused: Sequence[Finding], task: object
 ) -> None:
-    """The page into the file `out`; `refused` says why other logs could not be read."""
+    """The page into the file `out`; `refused` says why other logs could not be read.
+
+    `task` is the name of a task, or the directory of a campaign, that they were compared with.
+    """
     page = template()  # what is missing is said before anything is drawn
     sections = [_verdict(seen, refused, task)]
     sections += [_log(logs, each, i) for i, (logs, each) in enumerate(zip(every, seen, strict=True))]
     sections.append(Section("Glossary", terms=glossary.used([text for section in sections for text in section.texts])))
     sources = [each.source for each in seen] + [finding.source for finding in refused]
     title = "Check of " + (Path(sources[0]).name if len(sources) == 1 else count(len(sources), "log"))
-    subtitle = ", ".join(Path(source).name for source in sources) + (f", for task {task}" if task else "")
+    subtitle = ", ".join(Path(source).name for source in sources) + (f", for {task}" if task else "")
     text = page.render(title=title, subtitle=subtitle, sections=sections, version=__version__, files=False)
     try:
         write_whole(out, text.encode())
@@ -38,7 +41,7 @@ def write_page(
         raise UserError(f"cannot write {out}: {error.strerror}; choose another --page.") from error
 
 
-def _verdict(seen: Sequence[Preview], refused: Sequence[Finding], task: str | None) -> Section:
+def _verdict(seen: Sequence[Preview], refused: Sequence[Finding], task: object) -> Section:
     found = [*refused, *(finding for each in seen for finding in each.findings)]
     levels = [finding.level for finding in found]
     if "error" in levels:

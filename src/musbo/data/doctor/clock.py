@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from musbo.data.finding import Finding, first_few
+from musbo.data.finding import Finding, first_few, said_rows
 from musbo.data.logs import Logs
 
 MISSING = 1.75
@@ -23,7 +23,9 @@ def clock(logs: Logs) -> Iterator[Finding]:
         )
     if logs.time is None or logs.until is None:
         return
-    yield from _steps(logs, logs.until - logs.time)
+    took = logs.until - logs.time
+    yield from _steps(logs, took)
+    yield from _back_inside(logs, took)
     yield from _back(logs, logs.time)
 
 
@@ -47,6 +49,7 @@ def _steps(logs: Logs, took: np.ndarray) -> Iterator[Finding]:
             episodes=first_few(logs.batch.episode[wide]),
             machines=logs.machines_of(wide),
         )
+    known &= took >= 0
     off = np.flatnonzero(known & (np.abs(took - interval) > JITTER * interval) & (took < MISSING * interval))
     if len(off):
         rows, share = logs.origin.rows(off), len(off) / int(np.sum(known))
@@ -61,6 +64,24 @@ def _steps(logs: Logs, took: np.ndarray) -> Iterator[Finding]:
             episodes=first_few(logs.batch.episode[off]),
             machines=logs.machines_of(off),
         )
+
+
+def _back_inside(logs: Logs, took: np.ndarray) -> Iterator[Finding]:
+    """Where steps say the order, and the clock was set back meanwhile; other rows are refused or sorted."""
+    wrong = np.flatnonzero(took < 0)
+    if not len(wrong):
+        return
+    rows = logs.origin.rows(wrong)
+    yield Finding(
+        "clock goes back",
+        "warning",
+        f"the time goes back after {said_rows(rows)}, inside an episode (by {-took[wrong[0]]:g})",
+        "see whether the clock was set; the order of the rows is that of their steps",
+        row=int(rows[0]),
+        rows=len(rows),
+        episodes=first_few(logs.batch.episode[wrong]),
+        machines=logs.machines_of(wrong),
+    )
 
 
 def _back(logs: Logs, time: np.ndarray) -> Iterator[Finding]:

@@ -1,11 +1,12 @@
 """Drift: observations that are elsewhere than in earlier batches, or on one machine than on the others."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from musbo.data.batch import Batch
+from musbo.data.doctor.earlier import Earlier
 from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 
@@ -16,29 +17,31 @@ FEWEST = 50
 """Rows that are compared at least."""
 
 
-def drift(logs: Logs, earlier: Sequence[Batch]) -> Iterator[Finding]:
+def drift(logs: Logs, earlier: Earlier) -> Iterator[Finding]:
     """Each machine of a log against all earlier batches."""
-    width = logs.batch.obs.shape[1]
-    before = [_sample(batch.obs, SAMPLE // len(earlier)) for batch in earlier if batch.obs.shape[1] == width]
+    before = [obs for obs in earlier.obs if obs.shape[1] == logs.batch.obs.shape[1]]
     if before:
         old = np.concatenate(before)
         for machine, rows in logs.by_machine():
             yield from _compared(logs, old, rows, machine, "than in the earlier batches")
 
 
-def machines(logs: Logs) -> Iterator[Finding]:
-    """Each machine of a log against the others."""
-    if len(logs.machines) < 2:
+def machines(every: Sequence[Logs]) -> Iterator[Finding]:
+    """Each machine against the others, whether they are in one log or in several."""
+    parts = [(logs, name, rows) for logs in every for name, rows in logs.by_machine() if name]
+    if len({name for _, name, _ in parts}) < 2 or len({logs.batch.obs.shape[1] for logs in every}) > 1:
         return
-    for machine, rows in logs.by_machine():
-        others = np.setdiff1d(np.arange(len(logs.batch)), rows, assume_unique=True)
-        yield from _compared(logs, _sample(logs.batch.obs[others], SAMPLE), rows, machine, "than on the other machines")
+    samples = [logs.batch.obs[_sample(rows, SAMPLE)] for logs, _, rows in parts]
+    for logs, machine, rows in parts:
+        others = [obs for (_, name, _), obs in zip(parts, samples, strict=True) if name != machine]
+        found = _compared(logs, np.concatenate(others), rows, machine, "than on the other machines")
+        yield from (replace(finding, source=logs.source) for finding in found)
 
 
 def _compared(
     logs: Logs, old: Float32[np.ndarray, "m obs"], rows: np.ndarray, machine: str, than: str
 ) -> Iterator[Finding]:
-    new = logs.batch.obs[rows[:: max(1, len(rows) // SAMPLE)]]
+    new = logs.batch.obs[_sample(rows, SAMPLE)]
     if min(len(old), len(new)) < FEWEST:
         return
     on = f" on machine {machine}" if machine else ""

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from musbo.data.doctor.chunks import in_chunks
+from musbo.data.chunks import in_chunks
 from musbo.data.finding import Finding, first_few, said_rows
 from musbo.data.logs import Logs
 from musbo.tasks.task import Task

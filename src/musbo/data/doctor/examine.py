@@ -1,15 +1,16 @@
 """The doctor: all that looks wrong or odd about logs, before anything is learnt from them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from musbo.data.batch import Batch
 from musbo.data.checks import findings, plain_findings
-from musbo.data.doctor.actions import at_bounds, commanded
+from musbo.data.doctor.actions import at_bounds, commanded, steered
 from musbo.data.doctor.clock import clock
 from musbo.data.doctor.drift import drift, machines
+from musbo.data.doctor.earlier import Earlier, summary_of
 from musbo.data.doctor.ends import ends
 from musbo.data.doctor.lag import lag
 from musbo.data.doctor.repeats import repeated_episodes, repeated_rows
@@ -40,24 +41,27 @@ NOTHING_KNOWN = Expected()
 
 
 def examine(
-    every: Sequence[Logs], task: Task | None = None, earlier: Sequence[Batch] = (), expected: Expected = NOTHING_KNOWN
+    every: Sequence[Logs], task: Task | None = None, earlier: Iterable[Batch] = (), expected: Expected = NOTHING_KNOWN
 ) -> list[Finding]:
     """All findings about logs that belong together, the gravest first. Each names its log.
 
-    With a task, its sizes, bounds, reward and termination are compared; with earlier batches, what is there again and
-    what has drifted. A log with an error is not to be used; a warning is for a person to look at.
+    With a task, its sizes, bounds, reward and termination are compared; with earlier batches, which are read one at a
+    time, what is there again and what has drifted. A log with an error is not to be used; a warning is for a person to
+    look at.
     """
     found: list[Finding] = []
     sound: list[Logs] = []
+    before = summary_of(earlier)
     for logs in every:
         mine = list(_rules(logs, task))
         if not any(finding.kind in HOPELESS for finding in mine):
             sound.append(logs)
-            mine += _alone(logs, task, earlier, expected)
+            mine += _alone(logs, task, before, expected)
         found += [replace(finding, source=logs.source) for finding in mine]
     if sound:
-        found += repeated_episodes(sound, earlier)
+        found += repeated_episodes(sound, before.episodes)
         found += unit_jumps(sound)
+        found += machines(sound)
     found += _planned(every, expected)
     return in_order(found)
 
@@ -70,14 +74,15 @@ def _rules(logs: Logs, task: Task | None) -> list[Finding]:
     return plain_findings(known, logs.origin)
 
 
-def _alone(logs: Logs, task: Task | None, earlier: Sequence[Batch], expected: Expected) -> Iterator[Finding]:
+def _alone(logs: Logs, task: Task | None, earlier: Earlier, expected: Expected) -> Iterator[Finding]:
+    yield from logs.told
     yield from resampled(logs)
     yield from sensors(logs)
     yield from repeated_rows(logs)
     yield from clock(logs)
     yield from commanded(logs, task)
+    yield from steered(logs)
     yield from lag(logs, expected.lag)
-    yield from machines(logs)
     yield from drift(logs, earlier)
     if task is not None:
         yield from at_bounds(logs, task)

@@ -1,7 +1,7 @@
 """What is there twice: rows that repeat the one before, and episodes that are copies of others."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,15 +39,12 @@ def repeated_rows(logs: Logs) -> Iterator[Finding]:
     )
 
 
-def repeated_episodes(every: Sequence[Logs], earlier: Sequence[Batch]) -> Iterator[Finding]:
-    """Copies of episodes, in the same log, in another one, or in earlier batches."""
-    known: dict[bytes, str] = {}
-    for i, batch in enumerate(earlier):
-        for digest, number, _ in _episodes(batch):
-            known.setdefault(digest, f"episode {number} of earlier batch {i + 1}")
+def repeated_episodes(every: Sequence[Logs], earlier: Mapping[bytes, str]) -> Iterator[Finding]:
+    """Copies of episodes, in the same log, in another one, or among `earlier` ones, named by their digest."""
+    known = dict(earlier)
     for logs in every:
         found: list[tuple[int, int, str]] = []
-        for digest, number, start in _episodes(logs.batch):
+        for digest, number, start in episode_digests(logs.batch):
             if digest in known:
                 found.append((number, start, known[digest]))
             known.setdefault(digest, f"episode {number} of {logs.source}")
@@ -66,7 +63,7 @@ def repeated_episodes(every: Sequence[Logs], earlier: Sequence[Batch]) -> Iterat
         yield replace(finding, source=logs.source)
 
 
-def _episodes(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
+def episode_digests(batch: Batch) -> Iterator[tuple[bytes, int, int]]:
     """Digest, number and first row of every episode that is long enough."""
     for start, length in zip(batch.starts().tolist(), batch.lengths().tolist(), strict=True):
         if length < SHORTEST:

@@ -1,18 +1,14 @@
 """Rewards of a log against the reward function of the task."""
 
 from collections.abc import Iterator
-from functools import partial
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
 
-from musbo.data.doctor.chunks import in_chunks
 from musbo.data.finding import Finding
 from musbo.data.logs import Logs
-from musbo.data.rewards import has_rewards
-from musbo.tasks.find import TASKS
-from musbo.tasks.task import BuiltIn, Reward, Task
+from musbo.data.rewards import has_rewards, model_rewards
+from musbo.tasks.find import TASKS, our_task
+from musbo.tasks.task import BuiltIn, Task
 
 ROUNDING, LARGE = 0.01, 0.5
 """Root of the mean squared difference, in deviations of the rewards: what is noted, and what is a warning."""
@@ -21,11 +17,11 @@ MUCH_BETTER = 0.1
 
 def rewards(logs: Logs, task: Task) -> Iterator[Finding]:
     # The model rewards of the paper's tasks differ from the simulators' on purpose: docs/decisions/model-reward.md.
-    on_purpose = task.name in TASKS and not isinstance(task.simulator, BuiltIn)
+    on_purpose = task.name in TASKS and not isinstance(our_task(task.name).simulator, BuiltIn)
     if not callable(task.reward) or not has_rewards(logs.batch) or on_purpose:
         return
     batch = logs.batch
-    formula = in_chunks(partial(_formula, task.reward), (batch.obs, batch.act, batch.next_obs)).astype(np.float64)
+    formula = model_rewards(task, batch)
     logged = batch.reward.astype(np.float64)
     scale = max(float(np.std(logged)), 1e-6 * (1 + float(np.abs(logged).max())))
     apart = _apart(logged, formula) / scale
@@ -64,10 +60,3 @@ def _why(logs: Logs, logged: np.ndarray, formula: np.ndarray) -> str:
 
 def _apart(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.sqrt(np.mean((one - other) ** 2)))
-
-
-@partial(jax.jit, static_argnums=0)
-def _formula(
-    reward: Reward, obs: Float[Array, "n obs"], act: Float[Array, "n act"], next_obs: Float[Array, "n obs"]
-) -> Float[Array, " n"]:
-    return jax.vmap(reward)(obs, act, next_obs).reshape(-1)

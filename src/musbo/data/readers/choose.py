@@ -28,21 +28,25 @@ def open_table(place: str | Path) -> Table:
         return open_minari(source.removeprefix(MINARI), source)
     path = given(place)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UserError(f"{source} is no file, but a directory or a device: give the file with the logs.")
+        require_file(path, source)
         if opener := _BY_ENDING.get(path.suffix.lower()):
             return opener(path, source)
-        return open_parquet(_parquet(path, source), source)
+        _require_parquet(path, source)
+        return open_parquet(path, source)
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error.strerror}.") from error
 
 
-def _parquet(path: Path, source: str) -> bytes:
+def require_file(path: Path, source: str) -> None:
+    """Refuse what is no file, before it is opened: a pipe may have no other end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise UserError(f"{source} is no file, but a directory or a device: give the file with the logs.")
+
+
+def _require_parquet(path: Path, source: str) -> None:
     with path.open("rb") as file:
         if path.suffix.lower() not in ("", ".parquet", ".pq") and file.read(len(PARQUET)) != PARQUET:
             raise UserError(
                 f"{source} is of no kind that musbo reads: export it as .csv, .parquet, .npz or .hdf5, or give "
                 "minari:NAME."
             )
-        file.seek(0)
-        return file.read()

@@ -45,6 +45,11 @@ def open_minari(dataset: Any, source: str) -> Table:
         "timeouts": _joined(episode.truncations for episode in episodes),
         "episodes": np.repeat(np.arange(len(episodes)), steps),
     }
+    if all(isinstance(episode.infos, dict) and "by" in episode.infos for episode in episodes):
+        # The first info of an episode is that of its reset.
+        columns["by"] = np.concatenate(
+            [np.asarray(each.infos["by"])[-n:] for each, n in zip(episodes, steps, strict=True)]
+        )
     arrays = {name: _in_memory(array) for name, array in columns.items()}
     return of_arrays(arrays, sum(array.nbytes for array in columns.values()), source)
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,13 +10,19 @@ import pyarrow.parquet as pq
 from musbo.core.errors import UserError
 from musbo.data.readers.table import Table, require_few, require_modest
 
+LARGE, FEW = 100_000, 4
+"""Rows of a file from which on so few columns are unpacked at a time."""
 _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, ValueError, KeyError)
 
 
-def open_parquet(data: bytes, source: str) -> Table:
-    """The table in the bytes of a Parquet file."""
+def open_parquet(place: bytes | Path, source: str) -> Table:
+    """The table in a Parquet file, or in the bytes of one."""
+    size = len(place) if isinstance(place, bytes) else place.stat().st_size
+
     try:
-        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        # A file is not mapped: one that becomes shorter while it is read would end the process.
+        inside = io.BytesIO(place) if isinstance(place, bytes) else pa.OSFile(str(place), "rb")
+        file = pq.ParquetFile(inside, page_checksum_verification=True)
         schema = file.schema_arrow
         names, metadata = tuple(schema.names), dict(schema.metadata or {})
     except _BROKEN as error:
@@ -25,8 +32,13 @@ def open_parquet(data: bytes, source: str) -> Table:
     def read(chosen: Sequence[str]) -> pa.Table:
         try:
             # Nothing more of the metadata: Arrow ends the process where those of a column are damaged.
-            require_modest(file.metadata.num_rows, len(chosen), len(data), source)
-            return file.read(columns=list(chosen))
+            require_modest(file.metadata.num_rows, len(chosen), size, source)
+            if file.metadata.num_rows < LARGE:
+                return file.read(columns=list(chosen))
+            # Of a large file, what is packed and what is unpacked are not both in memory as a whole.
+            parts = [file.read(columns=list(chosen[i : i + FEW])) for i in range(0, len(chosen), FEW)]
+            columns = [column for part in parts for column in part.columns]
+            return pa.table(columns, names=[name for part in parts for name in part.column_names])
         except _BROKEN as error:
             raise _unreadable(source) from error
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from musbo.core.errors import UserError
+from musbo.data.finding import Finding
 
 MODEST = 20_000_000
 EXPANSION = 10
@@ -36,6 +37,8 @@ class Table:
     """The columns of these names, each of one length; nothing else of the file is decoded."""
     metadata: Mapping[bytes, bytes] = field(default_factory=dict)
     """What a Parquet file says of itself."""
+    told: tuple[Finding, ...] = ()
+    """What its reader has to say about it."""
 
 
 def require_modest(rows: int, columns: int, size: int, source: str) -> None:
