@@ -23,27 +23,35 @@ def code(text: str) -> list[str]:
 
 def test_the_notebooks_are_those_of_the_tutorials():
     """If not: python docs/_site/notebooks.py"""
-    assert len(NOTEBOOKS) >= 3
+    assert len(NOTEBOOKS) >= 4
     assert {path: path.read_text() for path in (ROOT / "examples").glob("*.ipynb")} == NOTEBOOKS
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_block_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    results = []
+    made: list[musbo.Result | musbo.Campaign] = []
 
     def run(task: str | musbo.Task, **settings: Any) -> musbo.Result:
         simulated = isinstance(task, str) or task.simulator is not None
         small: dict[str, Any] = {"batch_size": 400, "episodes": 2} if simulated else {}
-        results.append(whole(task, **{**settings, **small, "method": tiny.method()}))
-        return results[-1]
+        made.append(result := whole(task, **{**settings, **small, "method": tiny.method()}))
+        return result
 
-    whole = musbo.run
+    def new(task: musbo.Task, **settings: Any) -> musbo.Campaign:
+        made.append(campaign := begin(task, **{**settings, "method": tiny.method()}))
+        return campaign
+
+    whole, begin = musbo.run, musbo.Campaign.new
     monkeypatch.setattr(musbo, "run", run, raising=False)
+    monkeypatch.setattr(musbo.Campaign, "new", new)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a block may add the folder of a bundle, whose runtime is loaded
+    monkeypatch.delitem(sys.modules, "runtime", raising=False)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "notebook"}
     for block in code(path.read_text()):
         exec(block, names)
-    assert len(results) == 1 and results[0].folder.exists()
+    assert len(made) == 1 and made[0].folder.exists()
+    assert all(each.next.verb == "done" for each in made if isinstance(each, musbo.Campaign))
 
 
 @pytest.mark.long

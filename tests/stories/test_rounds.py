@@ -208,8 +208,9 @@ def test_copies_that_went_on_apart_are_found_out(sent: Path, tmp_path: Path, cap
     assert main(["verify", str(one.folder), str(other.folder)]) == 0
     assert "part after event" in capsys.readouterr().out
     stranger = deploy(other.export().folder, tmp_path / "3.musbo", 2)
-    with pytest.raises(UserError, match="change the size of a network"):
-        one.train(again=True, settings={"policy.hidden": (8,)})
+    for network in ("policy", "dynamics"):
+        with pytest.raises(UserError, match="change the size of a network"):
+            one.train(again=True, settings={f"{network}.hidden": (8,)})
     one.export()
     before = one.history()
     with pytest.raises(UserError, match="no event here has this hash.*copy of this one that went on"):

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ from musbo.data.rewards import model_rewards
 from musbo.field import simulate
 from musbo.field.drive import Fault
 from musbo.field.worlds import no_simulator
+from musbo.learning.fit import FitSettings
 from musbo.learning.foresight import novelty
 from musbo.tasks.history import stacked
 from musbo.tasks.task import Task
@@ -405,15 +406,16 @@ class Runner:
 
     def _before(self, d: int, method: Method) -> Any:
         """The state that the first training after deployment `d` began with."""
-        start = method.begin(self.seen, self.key(Purpose.BEGIN))
+        start, before = (each.begin(self.seen, self.key(Purpose.BEGIN)) for each in (method, self.settings.method))
         earlier = [i for i in self.status().trained if i < d]
-        found = self.load(self.status().trained[max(earlier)].state) if earlier else start
-        if _sizes(found) != _sizes(start):
+        if not earlier:
+            return start
+        if _sizes(start) != _sizes(before) or _models(method) != _models(self.settings.method):
             raise UserError(
                 "these settings change the size of a network, and what was learned before does not fit: leave them as "
                 "they are, or begin a new campaign with `musbo new --data`."
             )
-        return found
+        return self.load(self.status().trained[max(earlier)].state)
 
     def _trained(
         self, state: Any, seconds: float, forecast: Forecast | None, findings: Mapping[str, Findings]
@@ -459,3 +461,11 @@ class Runner:
 
 def _sizes(state: Any) -> list[tuple[int, ...]]:
     return [np.shape(leaf) for leaf in jax.tree.leaves(state)]
+
+
+def _models(settings: Any) -> list[tuple[Any, ...]]:
+    """What gives the ensembles their size: a state that no deployment has trained has none yet."""
+    if isinstance(settings, FitSettings):
+        return [(settings.members, settings.hidden, settings.activation)]
+    parts = [getattr(settings, each.name) for each in fields(settings)] if is_dataclass(settings) else []
+    return [each for part in parts for each in _models(part)]
