@@ -23,16 +23,22 @@ from musbo.algorithms.floors import Chance, Imitation
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.model_free import Likelihood, ModelFree
 from musbo.algorithms.mopo import MOPO, DecayedLikelihood
-from musbo.algorithms.recipes import ALGORITHMS, Preset, recipe, scale
+from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Preset, recipe, scale
+from musbo.algorithms.together import Together
+from musbo.algorithms.value_gradients import CHUNK, ValueGradients
 from musbo.data.scaling import Scaling
 from musbo.field.find import find_task
-from musbo.learning import fit, replay, soft
+from musbo.learning import climb, fit, replay, soft
 from musbo.learning.branch import refill
+from musbo.learning.climb import Worth
+from musbo.learning.dream import dream
 from musbo.learning.fit import FitSettings, planned_epochs
 from musbo.learning.imagine import Starts, draw, trajectories
 from musbo.learning.objectives import GaussianLikelihood, SquaredError
-from musbo.learning.soft import Nearness
+from musbo.learning.soft import Nearness, SoftSettings
 from musbo.learning.start import ActionError
+from musbo.learning.value import Ensemble
+from musbo.learning.window import Ordinary
 from musbo.models import dynamics, labeler
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import frame_of
@@ -107,6 +113,14 @@ def work(method: Any, task: Task, rows: int, newest: int) -> dict[str, float]:
     raise NotImplementedError(f"say here what a {type(method).__name__} computes")
 
 
+def _passes(method: ImaginedTRPO) -> tuple[int, ...]:
+    """Of the loops of an update: V, where it is new (it is not), conjugate gradients, one line search, V."""
+    if not isinstance(method.baseline, Ensemble):
+        return (method.trpo.cg_iterations, 1)
+    n, steps = method.baseline.members, method.baseline.steps
+    return (*(0,) * n, method.trpo.cg_iterations, 1, *(steps,) * n)
+
+
 @work.register
 def _(method: ImaginedTRPO, task: Task, rows: int, newest: int) -> dict[str, float]:
     # The clone stops after few epochs and is not counted.
@@ -122,13 +136,20 @@ def _(method: ImaginedTRPO, task: Task, rows: int, newest: int) -> dict[str, flo
 
     def one_update(policy: Any, value: Any, index: Any) -> Any:
         """`imagined_trpo.update` without its threads, in which nothing can be traced."""
-        where, k_imagine, keys = imagined_trpo._begin_update(method, task, somewhere, somewhere, index, KEY)
+        where, again, k_imagine, keys = imagined_trpo._begin_update(
+            method.imagine, task, somewhere, somewhere, index, KEY
+        )
         shape = method.imagine.rollouts, task.act_size
         drawn = draw(method.imagine, shape, method.dynamics.members, index, k_imagine, KEY)
-        rollout = trajectories(task, method.imagine, policy, M, where, *drawn)
-        return imagined_trpo._learn(method, task, policy, value, P, rollout, index, *keys)
+        rollout = trajectories(task, method.imagine, policy, M, where, *drawn, again)
+        noise = method.policy
+        parts = imagined_trpo.Learning(
+            method.label, method.baseline, method.discount, method.trpo, noise.learned_sigma, noise.least_sigma
+        )
+        no = jnp.zeros((), bool)
+        return imagined_trpo._learn(parts, task, policy, value, P, rollout, no, jnp.ones(()), *keys)
 
-    improve = operations(one_update, policy, value, jnp.asarray(0), passes=(method.trpo.cg_iterations, 1))
+    improve = operations(one_update, policy, value, jnp.asarray(0), passes=_passes(method))
     return {
         "dynamics": fitting(method.dynamics, SquaredError(), members, n_in, n_out, trained),
         "labeler": fitting(method.labeler, GaussianLikelihood(), judges, n_in, task.obs_size, trained),
@@ -136,12 +157,17 @@ def _(method: ImaginedTRPO, task: Task, rows: int, newest: int) -> dict[str, flo
     }
 
 
-def _learning(method: ModelFree | MOPO, regulariser: Any, task: Task) -> float:
-    networks = soft.begin(method.soft, regulariser, task.obs_size, task.act_size, KEY)
+def gradient_steps(steps: int, per_transition: float, rows: int) -> int:
+    """Of a model-free learner: so many, or more where there are many transitions."""
+    return max(steps, round(per_transition * rows))
+
+
+def _learning(settings: SoftSettings, steps: int, regulariser: Any, task: Task) -> float:
+    networks = soft.begin(settings, regulariser, task.obs_size, task.act_size, KEY)
     source = replay.empty(1, 1000, task.obs_size, task.act_size)
     behaviour = init_mlp(KEY, (task.obs_size, 200, 200, 2 * task.act_size), "relu")
-    drawn = source.draw(method.soft.batch, KEY)
-    return method.steps * operations(partial(soft.soft_step, method.soft, regulariser), networks, behaviour, drawn, KEY)
+    drawn = source.draw(settings.batch, KEY)
+    return steps * operations(partial(soft.soft_step, settings, regulariser), networks, behaviour, drawn, KEY)
 
 
 @work.register
@@ -153,7 +179,8 @@ def _(method: ModelFree, task: Task, rows: int, newest: int) -> dict[str, float]
         parts["behaviour"] = fitting(
             method.behaviour, Likelihood(), network, task.obs_size, task.act_size, int(TRAINING_SHARE * newest)
         )
-    return {**parts, "learn": _learning(method, method.regulariser, task)}
+    steps = gradient_steps(method.steps, method.per_transition, rows)
+    return {**parts, "learn": _learning(method.soft, steps, method.regulariser, task)}
 
 
 @work.register
@@ -165,13 +192,61 @@ def _(method: MOPO, task: Task, rows: int, newest: int) -> dict[str, float]:
     held = replay.empty(method.kept, method.branches * method.horizon, task.obs_size, task.act_size)
     one = partial(refill, task, method.horizon, method.branches, method.penalty)
     somewhere = Starts(jnp.zeros((10, task.obs_size)), jnp.asarray(10))
-    rollouts = -(-method.steps // method.refresh)
+    steps = gradient_steps(method.steps, method.per_transition, rows)
+    rollouts = -(-steps // method.refresh)
     objective = DecayedLikelihood(method.decay, method.dynamics.members)
     return {
         "dynamics": fitting(method.dynamics, objective, members, n_in, n_out, int(TRAINING_SHARE * rows)),
         "branches": rollouts * operations(one, actor, frame_of(task), model, somewhere, held, jnp.asarray(0), KEY),
-        "learn": _learning(method, soft.Entropy(), task),
+        "learn": _learning(method.soft, steps, soft.Entropy(), task),
     }
+
+
+@work.register
+def _(method: ValueGradients, task: Task, rows: int, newest: int) -> dict[str, float]:
+    """The appraisals of policies are not counted."""
+    n_in, n_out = task.obs_size + task.act_size, dynamics.target_size(task)
+    members = dynamics.init_members(KEY, task, method.dynamics.hidden, method.dynamics.activation, 5)
+    M = Dynamics(members, some_scaling(task, n_out))
+    level = jnp.ones(())
+    ordinary = Ordinary(jnp.ones(n_out), level, level, level)
+    somewhere, frame, worth = (
+        Starts(jnp.zeros((10, task.obs_size)), jnp.asarray(10)),
+        frame_of(task),
+        Worth(*(level,) * 3),
+    )
+    window = method.window.lasting(1.0)
+    climber = climb.begin(method.climb, task.obs_size, task.act_size, KEY)
+
+    def one_window(climber: Any, lanes: Any) -> Any:
+        return climb.climb(
+            task, method.climb, window, climber, frame, worth, M, ordinary, somewhere, somewhere, lanes, level,
+            jnp.asarray(0), KEY,
+        )  # fmt: skip
+
+    def one_dream(lanes: Any, held: Any) -> Any:
+        return dream(
+            task, method.dream, climber.actor, frame, (level, level), M, ordinary, somewhere, somewhere, lanes, held,
+            jnp.asarray(0), KEY,
+        )  # fmt: skip
+
+    lanes, dreaming = (jnp.zeros((each.lanes, task.obs_size)) for each in (window, method.dream))
+    held = replay.empty(1, method.dream.lanes * (method.dream.steps or 1), task.obs_size, task.act_size, True)
+    twice = 2 if method.noise else 1  # the rows, and a copy of them with noise
+    parts = {
+        "dynamics": fitting(method.dynamics, SquaredError(), members, n_in, n_out, twice * int(TRAINING_SHARE * rows)),
+        "climb": method.updates * operations(one_window, climber, lanes),
+    }
+    if not method.steps:
+        return parts
+    dreams = -(-method.steps // CHUNK) * operations(one_dream, dreaming, held) if method.imagined_share else 0.0
+    return {**parts, "dream": dreams, "learn": _learning(method.soft, method.steps, soft.Entropy(), task)}
+
+
+@work.register
+def _(method: Together, task: Task, rows: int, newest: int) -> dict[str, float]:
+    both = {"trust region": method.trust_region, "gradients": method.gradients}
+    return {name: sum(work(each, task, rows, newest).values()) for name, each in both.items()}
 
 
 @work.register
@@ -199,7 +274,7 @@ def per_deployment(method: Any, task: Task, allowed: Any) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="halfcheetah")
-    parser.add_argument("--preset", default="fast", choices=["quick", "fast", "paper"])
+    parser.add_argument("--preset", default="fast", choices=[*PRESETS])
     chosen = parser.parse_args()
     preset: Preset = chosen.preset
     task, allowed = find_task(chosen.task), scale(preset, chosen.task)

@@ -238,7 +238,7 @@ def test_a_second_deployment(name: str):
     second = batch(m.actor(pointmass, state), EPISODES, seed=9)
     data = assemble([random_batch(), second], 2 * EPISODES * pointmass.episode_steps, 0)
     seen = list(m.train(pointmass, data, state, jax.random.fold_in(key, 2)))
-    beside = ("check", "learned")  # reports on the side
+    beside = ("check", "learned", "trust region", "check (value gradients)")  # reports on the side
     stages = list(dict.fromkeys(metrics.stage for _, metrics in seen if metrics.stage not in beside))
     assert stages == [*(stage.name for stage in m.stages), "done"]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(seen[-1][0].policy))

@@ -383,12 +383,12 @@ def _value_gradients(preset: Preset, task: Task) -> ValueGradients:
     )
     if preset == "quick":
         return ValueGradients(
-            dynamics=replace(fit, hidden=(64, 64, 64), batch=64, epochs=100, max_steps=2000, patience=100),
+            dynamics=replace(fit, hidden=(64, 64, 64), batch=64, epochs=200, max_steps=4000),
             climb=ClimbSettings(actor=(64, 64), critic=(64, 64)),
             window=WindowSettings(imagined=1024),
-            updates=200,
+            updates=300,
             soft=replace(RIVAL, actor=(64, 64), critic=(64, 64)),
-            steps=4000,
+            steps=8000,
         )
     if preset == "fast":
         return ValueGradients(dynamics=fit, updates=1000)

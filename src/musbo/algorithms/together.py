@@ -90,7 +90,7 @@ class Together:
                 else:
                     state = replace(state, first=first)
                     yield state, metrics
-        taken = {"check", *(stage.name for stage in self.trust_region.stages)}
+        taken = {"check", "learned", *(stage.name for stage in self.trust_region.stages)}
         mine = seen_by(data, numbers[1])
         findings, promised = NOTHING, state.promised
         for second, metrics in self.gradients.train(task, mine, state.second, k_second):
