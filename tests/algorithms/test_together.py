@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from musbo.algorithms.recipes import recipe
-from musbo.algorithms.together import Together, numbered, seen_by, who_leads
+from musbo.algorithms.together import Together, numbered, seen_by, who_leads, worse
 from musbo.core.errors import UserError
 from musbo.data.batch import FALLBACK, HUMAN
 from musbo.data.dataset import assemble
@@ -17,10 +17,10 @@ from musbo.learning.contest import Earned
 from musbo.learning.explore import Seeking
 from musbo.learning.start import clone_rows
 from musbo.models.actor import PairActor, SampleActor, SharedActor, chosen_by, for_lanes, policies_of, uniform
-from musbo.models.policy import PolicySettings, init_policy
+from musbo.models.policy import Policy, PolicySettings, init_policy
 from musbo.tasks.builtin import pointmass
 from tests.algorithms.test_value_gradients import policies
-from tests.algorithms.tiny import batch
+from tests.algorithms.tiny import batch, same
 from tests.contract.test_recipes import brief, course, method, random_batch, random_data
 
 KEY = jax.random.PRNGKey(0)
@@ -62,7 +62,7 @@ def test_numbers_of_policies(leads: int, numbers: tuple):
 
 
 def test_what_one_method_sees():
-    newest = replace(random_batch(), by=np.resize(np.int8([0, 1, 2, FALLBACK]), len(random_batch())))
+    newest = replace(random_batch(), by=np.resize(np.asarray([0, 1, 2, FALLBACK], np.int8), len(random_batch())))
     data = assemble([newest], 2 * len(newest), 0)
     n = len(newest)
     seen = np.asarray(seen_by(data, (1, 2)).by)[:n]
@@ -95,7 +95,8 @@ def test_what_came_true_decides(better: int):
     assert set(newest.by) == {0, 1, 2}
     data = assemble([random_batch(), newest], 2 * len(random_batch()) + len(newest), 0)
     *_, (after, metrics) = whole.train(pointmass, data, state, jax.random.PRNGKey(5))
-    assert after.leads == better and after.policy is (after.first, after.second)[better].policy
+    assert after.leads == better
+    assert any(after.policy is each for each in (state.policy, (after.first, after.second)[better].policy))
     shown = {each.name: each.value for each in metrics.findings.diagnostics}
     assert shown["leads"] == better
     earned = [shown["trust_region_earned"], shown["gradients_earned"]]
@@ -106,17 +107,51 @@ def test_what_came_true_decides(better: int):
 
 def test_before_a_shared_batch_the_models_of_the_other_one_decide(monkeypatch: pytest.MonkeyPatch):
     """Whatever `foresee` says of the two policies; each is asked of the models of the other method."""
-    whole, state = brief(method("together")), course("together")[1][-1][0]
-    asked = []
+    whole = brief(method("together"))
+    states = course("together")[1]
+    last = next(state for state, metrics in reversed(states) if metrics.stage != "done")
+    ended = states[-1][0]
 
     def planted(task: Any, steps: int, policy: Any, model: Any, start: Any) -> tuple[Any, Any, Any]:
-        asked.append((policy, model))
-        return None, None, jnp.full(len(start), 5.0 if policy is state.first.policy else 4.0)
+        first = isinstance(policy, Policy)
+        own, other = (ended.first, ended.second) if first else (ended.second, ended.first)
+        assert not same(model, own.dynamics) and same(model, other.dynamics)
+        return None, None, jnp.full(len(start), 5.0 if first else 4.0)
 
     monkeypatch.setattr("musbo.algorithms.together.foresee", planted)
-    assert whole._rated(pointmass, random_data(), state, KEY) == 0
-    assert asked[0][0] is state.first.policy and asked[0][1] is state.second.dynamics
-    assert asked[1][0] is state.second.policy and asked[1][1] is state.first.dynamics
+    *_, (after, _) = whole.train(pointmass, random_data(), last, jax.random.PRNGKey(7))
+    assert after.leads == 0 and after.policy is after.first.policy
+
+
+@pytest.mark.parametrize(
+    "new, old, expected",
+    [
+        ([5.0, 5.0, 5.0], [4.0, 4.0, 4.0], False),
+        ([3.0, 3.0, 3.0], [4.0, 4.0, 4.0], True),
+        ([0.0, 9.0, 2.0], [4.0, 4.0, 4.0], False),  # -0.33 on average, with a standard error of 2.7
+        ([np.nan, 9.0, 9.0], [4.0, 4.0, 4.0], True),
+        ([5.0, 5.0, 5.0], [np.inf, 4.0, 4.0], False),
+    ],
+)
+def test_what_is_worse(new: list[float], old: list[float], expected: bool):
+    assert worse(np.asarray(new), np.asarray(old)) is expected
+
+
+@pytest.mark.parametrize("promised, kept", [(3.0, True), (5.0, False)])
+def test_the_last_policy_stays_where_the_new_one_is_worse(promised: float, kept: bool, monkeypatch: Any):
+    """By the models of the other one; the new policy collects all the same."""
+    whole, state = brief(method("together")), course("together")[1][-1][0]
+    before = state.policy
+
+    def planted(task: Any, steps: int, policy: Any, model: Any, start: Any) -> tuple[Any, Any, Any]:
+        return None, None, jnp.full(len(start), 4.0 if policy is before else promised)
+
+    monkeypatch.setattr("musbo.algorithms.together.foresee", planted)
+    second = batch(whole.actor(pointmass, state), 20, seed=9)
+    data = assemble([random_batch(), second], 2 * len(random_batch()) + len(second), 0)
+    *_, (after, _) = whole.train(pointmass, data, state, jax.random.PRNGKey(5))
+    newest = (after.first, after.second)[after.leads].policy
+    assert (after.policy is before) is kept and (after.policy is newest) is not kept
 
 
 def test_no_oracle():

@@ -160,9 +160,9 @@ def test_what_each_policy_earned():
     assert earned is not None
     np.testing.assert_allclose(earned.mean, [one.mean() for one in mine], rtol=1e-5)
     # The standard error of a mean difference, as in a t test with equal variances.
-    difference = stats.ttest_ind(*mine)
+    statistic = np.asarray(stats.ttest_ind(*mine))[0]
     error = np.sqrt(np.sum(np.asarray(earned.error) ** 2))
-    assert (earned.mean[0] - earned.mean[1]) / error == pytest.approx(difference.statistic, rel=1e-4)
+    assert (earned.mean[0] - earned.mean[1]) / error == pytest.approx(statistic, rel=1e-4)
     assert came_true(data, 3) is None  # nobody else was there
 
 

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, Float64, PRNGKeyArray
 
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.method import DONE, Forecast, Foresight, Metrics
@@ -25,7 +25,7 @@ from musbo.core.registry import stored
 from musbo.data.batch import HUMAN
 from musbo.data.dataset import Dataset
 from musbo.learning.contest import Earned, came_true
-from musbo.learning.imagine import Imagine, Starts, draw_starts, foresee
+from musbo.learning.imagine import Imagine, draw_starts, foresee
 from musbo.learning.places import places
 from musbo.models.actor import PairActor, policies_of
 from musbo.models.frame import AnyPolicy
@@ -104,8 +104,16 @@ class Together:
         earned = came_true(data, sum(map(len, numbers))) if state.trained else None
         both = None if earned is None else jnp.asarray([each[0] for each in numbers])
         told = None if earned is None or both is None else Earned(earned.mean[both], earned.error[both])
-        leads = who_leads(told, state.leads) if told is not None else self._rated(task, data, state, k_rate)
-        policy = (state.first, state.second)[leads].policy
+        start = beginnings(task, data, k_rate)
+        learned = state.first, state.second
+        if told is not None:
+            leads = who_leads(told, state.leads)
+        else:
+            of_first, of_second = (rated(task, learned[i].policy, learned[1 - i], start) for i in (0, 1))
+            leads = 0 if of_first.mean() > of_second.mean() else 1
+        policy, judge = learned[leads].policy, learned[1 - leads]
+        if state.trained and worse(rated(task, policy, judge, start), rated(task, state.policy, judge, start)):
+            policy = state.policy
         shown = findings_of(leads, told) + (findings if leads else NOTHING)
         metrics = Metrics(DONE, findings=shown, forecast=promised if leads else state.promised)
         yield replace(state, stage="collected", policy=policy, leads=leads, trained=True, promised=None), metrics
@@ -118,17 +126,25 @@ class Together:
         )
         return numbered(counts, state.leads)
 
-    def _rated(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> int:
-        """Who is rated better by the models of the other one, from held-out beginnings; the second where they tie."""
-        k_places, k_start = jax.random.split(key)
-        _, _, heldout = places(Imagine(starts="mixed"), task, data, k_places)
-        start = draw_starts(Starts(heldout.obs, heldout.n), RATED, k_start)
 
-        def rating(policy: AnyPolicy, judge: Any) -> float:
-            total = foresee(task, task.episode_steps, policy, judge.dynamics, start)[2]
-            return float(jnp.mean(total))
+def beginnings(task: Task, data: Dataset, key: PRNGKeyArray) -> Float[Array, "b obs"]:
+    """Held-out states in which episodes begin, where there are some."""
+    k_places, k_start = jax.random.split(key)
+    _, _, heldout = places(Imagine(starts="mixed"), task, data, k_places)
+    return draw_starts(heldout, RATED, k_start)
 
-        return 0 if rating(state.first.policy, state.second) > rating(state.second.policy, state.first) else 1
+
+def rated(task: Task, policy: AnyPolicy, judge: Any, start: Float[Array, "b obs"]) -> Float64[np.ndarray, " b"]:
+    """The imagined return from every start, by the models of `judge`: a method that did not optimise the policy."""
+    return np.asarray(foresee(task, task.episode_steps, policy, judge.dynamics, start)[2], np.float64)
+
+
+def worse(new: Float64[np.ndarray, " b"], old: Float64[np.ndarray, " b"]) -> bool:
+    """Whether the mean difference lies below zero by more than its standard error; what is no number is worse."""
+    gained = new - old
+    if not np.isfinite(gained).all():
+        return not np.isfinite(new).all()
+    return bool(gained.mean() < -gained.std(ddof=1) / len(gained) ** 0.5)
 
 
 def _renamed(name: str, taken: set[str]) -> str:
