@@ -418,7 +418,7 @@ def test_without_exploration_it_is_the_controller_alone_and_limits_hold(tmp_path
     rows = shipped.observations(100)
     alone = Runtime(tmp_path / "b", fallback=own_controller, explore=False)
     wanted = np.minimum([own_controller(row) for row in rows], limits["high"])
-    np.testing.assert_allclose([alone.act(row) for row in rows], wanted, rtol=1e-6)
+    np.testing.assert_allclose(np.array([alone.act(row) for row in rows]), wanted, rtol=1e-6)
     noisy = Runtime(tmp_path / "b", fallback=own_controller, seed=1)
     acts = np.array([noisy.act(row) for row in rows])
     assert np.all(acts <= np.float32(limits["high"])) and np.abs(acts - wanted).max() <= 0.01 + 1e-5
@@ -449,7 +449,7 @@ def test_a_controller_with_a_memory_is_called_once_a_step_and_may_fail(tmp_path:
     controller = Runtime(tmp_path / "b", fallback=moody, explore=False)
     acts = [controller.act(USUAL if i != 6 else USUAL * np.nan) for i in range(8)]
     assert len(calls) == 8 and controller.fallbacks == 3  # two failures, whose action is held, and no number
-    np.testing.assert_allclose(acts, [REST] * 8)
+    np.testing.assert_allclose(np.array(acts), [REST] * 8)
 
 
 def test_the_page_and_the_manifest_say_that_there_is_no_policy():

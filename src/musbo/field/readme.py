@@ -79,7 +79,7 @@ def readme(manifest: Mapping[str, Any], forms: Sequence[str], notes: Sequence[st
         about, known = BASELINE, "range"
     if explore["kind"] == "bounded":
         explores = (
-            "It adds noise to what `baseline` returns, evenly distributed and at most `noise` of `limits.json` (below): "
+            "It adds noise to what `baseline` returns, evenly distributed and at most `noise` of `limits.json`: "
             f"as exported, {_numbers(limits['noise'])}. `explore=False` is your controller alone."
         )
     elif explore["kind"] == "none":
@@ -111,8 +111,8 @@ def readme(manifest: Mapping[str, Any], forms: Sequence[str], notes: Sequence[st
 
 ABOUT = "Trained after deployment {deployment}. It maps {n_obs} observations to {n_act} actions{steps}."
 BASELINE = (
-    "There is no policy in this bundle yet. It runs your own controller, {n_obs} observations to {n_act} actions{steps},"
-    "\nwith a little noise around it, and records what happens: the first policy learns from that."
+    "There is no policy in this bundle yet. It runs your own controller, {n_obs} observations to {n_act} actions"
+    "{steps},\nwith a little noise around it, and records what happens: the first policy learns from that."
 )
 ANY = 1e30
 """An observation of an unknown range lies between minus this and this."""

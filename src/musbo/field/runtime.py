@@ -615,10 +615,10 @@ class Runtime:
 
     `bundle` is the folder or the .zip. `fallback` is the site's own controller, a function of the observation, or a
     constant action; it steers when an observation is not finite, stale, late or far outside the data, and until a
-    person calls `reset` once it is latched. A bundle without a policy, which a campaign begins with, lets it steer
-    always, with noise of at most the limit `noise` around it. `record` names the file of the recording. `explore` chooses between the
-    behaviour that collects data and the policy alone (by default as the export said). In `shadow` everything is
-    computed and recorded, and `act` returns None.
+    person calls `reset` once it is latched. In a bundle without a policy, which a campaign begins with, it is what
+    acts, with noise of at most the limit `noise` around it. `record` names the file of the recording. `explore` chooses
+    between the behaviour that collects data and the policy alone (by default as the export said). In `shadow`
+    everything is computed and recorded, and `act` returns None.
     """
 
     def __init__(
