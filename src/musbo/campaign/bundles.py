@@ -1,21 +1,19 @@
 """Export: the newest policy of a run as a bundle for the field, a folder and a .zip."""
 
-import io
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from musbo.campaign.events import Candidate, Trained
+from musbo.campaign.events import Candidate, Created, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, STORE, new_place
-from musbo.campaign.settings import task_like
+from musbo.campaign.settings import TaskShape, task_like
 from musbo.campaign.store import Store
 from musbo.campaign.summary import read_status
 from musbo.core import serial
@@ -24,10 +22,13 @@ from musbo.core.durable import sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import given, inside
 from musbo.core.plain import plain
-from musbo.core.text import parse_json, parse_toml, read_text
+from musbo.core.text import parse_toml, read_text
 from musbo.data.files import batch_from_bytes
-from musbo.field.bundle import About, Columns, Contents, Seen, contents, zip_bytes
+from musbo.field.bundle import About, Columns, Contents, Seen, baseline_contents, contents, merged, zip_bytes
+from musbo.field.readme import ANY
+from musbo.field.reissue import Reissue, reissued
 from musbo.field.runtime import CHECKSUMS, LIMITS
+from musbo.tasks.task import Task
 
 BUNDLES = "bundles"
 SAMPLE = 100
@@ -45,7 +46,7 @@ class Bundle:
     """What recordings name it by."""
     task: str
     deployment: int
-    """The policy was trained after this one."""
+    """The policy was trained after this one; 0: it has none, and the site's own controller acts."""
     explores: bool
     """Whether the runtime adds exploration noise unless it is told otherwise."""
     files: tuple[str, ...]
@@ -55,6 +56,16 @@ class Bundle:
     def plain(self) -> dict[str, Any]:
         """As JSON: what `musbo export --json` prints."""
         return plain(self) | {"folder": str(self.folder), "archive": str(self.archive)}
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A bundle that is written nowhere yet."""
+
+    contents: Contents
+    task: str
+    deployment: int
+    """The policy was trained after this one; 0: there is none."""
 
 
 def export(
@@ -72,11 +83,11 @@ def export(
     run = given(run)
     if read_status(run).field:
         raise UserError(f"{run} is a campaign in the field: use musbo.Campaign({str(run)!r}).export().")
-    made, about = make(run, read_limits(limits))
-    return put(run, f"deployment-{about.deployment}", out, made, about)
+    made = make(run, read_limits(limits))
+    return put(run, f"deployment-{made.deployment}", out, made)
 
 
-def put(run: Path, name: str, out: str | Path | None, made: Contents, about: About) -> Bundle:
+def put(run: Path, name: str, out: str | Path | None, made: Made) -> Bundle:
     """The files of a bundle in their place."""
     if out is None:
         place = inside(run, BUNDLES, name)
@@ -84,20 +95,21 @@ def put(run: Path, name: str, out: str | Path | None, made: Contents, about: Abo
     else:
         place = given(out)
     archive = place.with_name(f"{place.name}.zip")
-    _write(place, archive, made)
-    files = tuple(sorted(made.files))
-    return Bundle(place, archive, made.id, about.task, about.deployment, made.explores, files, made.notes)
+    found = made.contents
+    _write(place, archive, found)
+    files = tuple(sorted(found.files))
+    return Bundle(place, archive, found.id, made.task, made.deployment, found.explores, files, found.notes)
 
 
-def again(run: Path, name: str, out: str | Path | None, data: bytes) -> Bundle:
-    """A bundle that was exported before, from its archive in the store."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:  # it is ours: its hash is in the ledger
-        files = {each: archive.read(each) for each in archive.namelist()}
-    said = parse_json(files["manifest.json"], "manifest.json")
-    made = Contents(files, bool(said["explore"]["default"]), ())
-    shown = Columns((), ())
-    about = About(str(said["task"]), shown, shown, 0, int(said["deployment"]), str(said["ledger"]), {}, made.explores)
-    return put(run, name, out, made, about)
+@dataclass(frozen=True)
+class Leaving:
+    """What a bundle says of the campaign in the field that it leaves."""
+
+    round: int | None
+    """That its recordings are the batch of; None where none is awaited."""
+    head: str
+    """Digest of the last event before it leaves."""
+    verdict: str | None = None
 
 
 def read_limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -109,35 +121,71 @@ def read_limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, A
         raise UserError(f"{limits} cannot be read: {error.strerror}; check the path.") from error
 
 
-def make(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
-    """The bundle of the newest policy of a run."""
+def require_limits(shape: TaskShape, limits: Mapping[str, Any]) -> None:
+    """Refuse limits that no bundle of a campaign could have."""
+    anywhere = (np.full(shape.obs_size, -ANY, np.float32), np.full(shape.obs_size, ANY, np.float32))
+    merged((np.asarray(shape.act_low, np.float32), np.asarray(shape.act_high, np.float32)), anywhere, limits)
+
+
+def make(run: Path, limits: Mapping[str, Any], leaving: Leaving | None = None, policy: str | None = None) -> Made:
+    """The bundle of the policy of a run that counts, or of another candidate by the name of its `policy`."""
     with Ledger(run / LEDGER) as ledger:
         now = ledger.status()
         trainings = [event for event in ledger.events() if isinstance(event.what, Trained | Candidate)]
         if not trainings:
             raise UserError(f"{run} has no trained policy yet: continue it with `musbo resume {run}`.")
-        # Not the newest event: what is exported of a policy stays the same when the run goes on.
+        # Not the newest event: what is exported of a run stays the same when it goes on.
         head = ledger.digest(trainings[-1])
     store, d, created = Store(run / STORE), trainings[-1].deployment, now.creation
-    shape = created.task
-    state = serial.decode(store.get(now.trained[d].state), now.trained[d].state)
+    training, method = now.trained[d], created.settings.method
+    if policy is not None:
+        every = zip(now.candidates[d], now.methods[d], strict=True)
+        training, method = next((own, how) for own, how in every if own.policy == policy)
+    state = serial.decode(store.get(training.state), training.state)
     observations = (
         batch_from_bytes(store.get(item.artefact), item.artefact).obs
         for i, item in sorted(now.collected.items())
         if i <= d
     )
-    about = About(
+    explores = not now.finished if now.field else d < created.settings.budget
+    about = _left(_about(created, d, head, explores), leaving)
+    actor = method.actor(task_like(created.settings.task, created.task), state)
+    return Made(contents(state.policy, actor, _seen(observations), about, limits), about.task, d)
+
+
+def make_first(created: Created, task: Task, limits: Mapping[str, Any], leaving: Leaving) -> Made:
+    """The bundle of a campaign that has no policy yet."""
+    about = _left(_about(created, 0, leaving.head, explores=True), leaving)
+    low, high = (
+        np.asarray(ends or (sign * ANY,) * task.obs_size, np.float32)
+        for ends, sign in ((task.obs_low, -1), (task.obs_high, 1))
+    )
+    return Made(baseline_contents((task.low, task.high), (low, high), about, limits), about.task, 0)
+
+
+def again(archive: bytes, limits: Mapping[str, Any], awaited: bool, leaving: Leaving) -> Made:
+    """A bundle that left before, for another round."""
+    return Made(*reissued(archive, Reissue(leaving.round, leaving.head, awaited, dict(limits))))
+
+
+def _about(created: Created, deployment: int, head: str, explores: bool) -> About:
+    shape = created.task
+    return About(
         task=shape.name or created.settings.task,
         observation=_columns("obs", shape.obs_size, shape.obs_names, shape.obs_units),
         action=_columns("act", shape.act_size, shape.act_names, shape.act_units),
         episode_steps=shape.episode_steps,
-        deployment=d,
+        deployment=deployment,
         ledger=head,
         versions=created.versions,
-        explores=not now.finished if now.field else d < created.settings.budget,
+        explores=explores,
     )
-    actor = created.settings.method.actor(task_like(created.settings.task, shape), state)
-    return contents(state.policy, actor, _seen(observations), about, limits), about
+
+
+def _left(about: About, leaving: Leaving | None) -> About:
+    if leaving is None:
+        return about
+    return replace(about, round=leaving.round, ledger=leaving.head, verdict=leaving.verdict)
 
 
 def _columns(prefix: str, size: int, names: tuple[str, ...], units: tuple[str, ...]) -> Columns:

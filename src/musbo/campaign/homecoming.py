@@ -1,6 +1,6 @@
 """What comes home from the field: whether it belongs to the open round, what the doctor says, and the batch of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from musbo.data.files import batch_bytes, read_logs
 from musbo.data.finding import Finding, in_order
 from musbo.data.logs import Logs
 from musbo.data.mapping import Mapping
+from musbo.data.preview import Preview, previews
 from musbo.data.readers.recording import MAGIC, recording_header
 from musbo.data.rewards import rewarded
 
@@ -75,10 +76,12 @@ def known(ledger: Ledger, every: Sequence[Arrival]) -> int | None:
     """The round that these recordings came home in already; None if they are new."""
     rounds = {name: d for d, item in ledger.status().collected.items() for name in item.files}
     old = [each for each in every if each.digest in rounds]
-    if old and len(old) < len(every):
+    new = [each for each in every if each.digest not in rounds]
+    if old and new:
+        require_ours(ledger, new)  # a reason of their own comes first
         raise UserError(
-            f"{old[0].name} came home in round {rounds[old[0].digest]} already, and others did not: name the new ones "
-            "alone."
+            f"{_names(old)} came home in round {rounds[old[0].digest]} already, and {_names(new)} did not: name what "
+            "is new alone. Nothing was changed."
         )
     return rounds[old[0].digest] if old else None
 
@@ -86,36 +89,61 @@ def known(ledger: Ledger, every: Sequence[Arrival]) -> int | None:
 def require_ours(ledger: Ledger, every: Sequence[Arrival]) -> None:
     """Refuse a recording of a bundle that did not leave here for the open round, and say why."""
     now = ledger.status()
-    if now.finished:
-        raise UserError("the budget is spent, so no round is open: give it more with `musbo amend --budget`.")
-    if now.phase != "collect":
-        raise UserError(f"round {now.deployment} has its data, and waits for `musbo train`: then the next round opens.")
-    expected = {export.bundle for export in now.exports.get(now.deployment, ())}
-    if not expected:
-        raise UserError(f"nothing has left for round {now.deployment} yet: `musbo export` comes first.")
+    standing = () if now.finished or now.phase != "collect" else now.exports.get(now.deployment, ())
+    expected = {export.bundle: export for export in standing}
     for each in every:
-        if each.bundle is not None and each.bundle not in expected:
-            raise UserError(f"{each.name} {_why(ledger, each, now.deployment)}")
+        if each.bundle is None:
+            continue
+        if each.bundle not in expected:
+            raise UserError(f"{each.name} {_why(ledger, each)}")
+        if each.head is not None and each.head != expected[each.bundle].head:
+            raise UserError(
+                f"{each.name} names bundle {each.bundle[:12]}, but not the ledger head of that bundle: its header was "
+                "changed. Take the file from the machine again."
+            )
+    folder = ledger.path.parent
+    if now.finished:
+        raise UserError(
+            f"the budget is spent, so no round is open: give it more with `musbo amend {folder} --budget N`."
+        )
+    if now.phase != "collect":
+        raise UserError(
+            f"round {now.deployment} has its data: `musbo train {folder}` comes first, then the next round."
+        )
+    if not expected:
+        raise UserError(f"nothing has left for round {now.deployment} yet: `musbo export {folder}` comes first.")
 
 
-def _why(ledger: Ledger, each: Arrival, number: int) -> str:
+def _names(every: Sequence[Arrival]) -> str:
+    return ", ".join(Path(each.name).name for each in every)
+
+
+def _why(ledger: Ledger, each: Arrival) -> str:
     """The sentence for a recording that belongs elsewhere."""
-    bundle, head = str(each.bundle), str(each.head)
-    for event in reversed(ledger.events()):
-        if isinstance(event.what, Exported) and event.what.bundle == bundle:
-            if event.what.final:
-                return "was made with a bundle that left when the budget was spent: nothing is awaited from it."
-            if event.deployment == number:
-                return (
-                    f"was made with bundle {bundle[:12]}, which was called back from round {number}: export it again."
-                )
-            return f"belongs to round {event.deployment}, which is closed; round {number} is open now."
-    last = [export.what.head for export in ledger.events() if isinstance(export.what, Exported)]
+    bundle, head, now = str(each.bundle), str(each.head), ledger.status()
+    every = [event for event in ledger.events() if isinstance(event.what, Exported)]
+    for event in reversed(every):
+        d = event.deployment
+        if not isinstance(event.what, Exported) or event.what.bundle != bundle:
+            continue
+        if event.what.final:
+            return "was made with a bundle that left when the budget was spent: nothing is awaited from it."
+        if d in now.collected:
+            came = now.collected[d].source
+            return f"belongs to round {d}, which is closed: {came} came home, and all recordings come home at once."
+        if d in now.lost:
+            return f"belongs to round {d}, which was abandoned as spent ({now.lost[d].reason}), so it is closed."
+        return (
+            f"was made with bundle {bundle[:12]}, which was called back from round {d}: if it ran after all, `musbo "
+            f"export {ledger.path.parent} --bundle {bundle[:12]}` says so."
+        )
     if ledger.has(head):
         return (
-            f"was made with bundle {bundle[:12]}, which never left this campaign, though its policy was trained here "
-            f"(event {head[:12]}): it was exported by a copy; ingest it there, or export this policy here first."
+            f"was made with bundle {bundle[:12]}, which never left this campaign, though it knows the campaign up to "
+            f"event {head[:12]}: a copy that went on by itself exported it, so ingest it there. `musbo verify` with "
+            "both directories says where they part."
         )
+    last = [event.what.head for event in every if isinstance(event.what, Exported)]
     return (
         f"was made with bundle {bundle[:12]} of the ledger head {head[:12]}, and no event here has this hash: another "
         f"campaign made it, or a copy of this one that went on by itself (the head of what left last here is "
@@ -123,17 +151,43 @@ def _why(ledger: Ledger, each: Arrival, number: int) -> str:
     )
 
 
+def previewed(runner: Runner, every: Sequence[Arrival]) -> list[Preview]:
+    """What would be read, and all that would be said of it."""
+    logs = [each.logs for each in every]
+    expected = Expected(runner.settings.batch_size)
+    seen = previews(logs, runner.task, list(runner.batches()), expected)
+    return [
+        replace(preview, findings=tuple(in_order([*preview.findings, *_place(runner.ledger, each)])))
+        for preview, each in zip(seen, every, strict=True)
+    ]
+
+
+def _place(ledger: Ledger, each: Arrival) -> Iterator[Finding]:
+    """What there is to say of one file beside what is in it."""
+    try:
+        if (d := known(ledger, [each])) is not None:
+            yield Finding("came home", "note", f"it came home in round {d} already", "nothing", source=each.logs.source)
+            return
+        require_ours(ledger, [each])
+    except UserError as error:
+        yield Finding("another round", "error", str(error).rstrip("."), "see above", source=each.logs.source)
+    yield from _alone(each)
+
+
+def _alone(each: Arrival) -> Iterator[Finding]:
+    if each.bundle is None:
+        what = "nothing says which bundle made these data"
+        do = "make sure that it is the one that left for this round"
+        yield Finding("unknown bundle", "warning", what, do, source=each.logs.source)
+    if len(each.logs) == 0:
+        yield Finding("empty", "error", "no transition is in it", "leave it out", source=each.logs.source)
+
+
 def examined(runner: Runner, every: Sequence[Arrival]) -> list[Finding]:
     """What the doctor says."""
     logs = [each.logs for each in every]
     found = examine(logs, runner.task, list(runner.batches()), Expected(runner.settings.batch_size))
-    for each in every:
-        if each.bundle is None:
-            what = "nothing says which bundle made these data"
-            do = "make sure that it is the one that left for this round"
-            found.append(Finding("unknown bundle", "warning", what, do, source=each.logs.source))
-        if len(each.logs) == 0:
-            found.append(Finding("empty", "error", "no transition is in it", "leave it out", source=each.logs.source))
+    found += [finding for each in every for finding in _alone(each)]
     if sum(map(len, logs)) < 2:
         found.append(Finding("too few", "error", "a batch needs two transitions", "collect more", source=every[0].name))
     return in_order(found)

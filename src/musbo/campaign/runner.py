@@ -105,7 +105,7 @@ def advance(
                     runner.finish()
                 case Done():
                     if created.field:
-                        export(folder, runner.ledger, runner.store)
+                        runner.write_results()
                     return summarise(runner.status())
             give_back()
 
@@ -124,6 +124,15 @@ def opened(
     with lock(folder), Ledger(folder / LEDGER, writable=True) as ledger, _interruptible(observe) as stop:
         created, task = open_task(folder, given, trust_task, amending)
         yield Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
+
+
+@contextmanager
+def looking(folder: Path, given: Task | None = None, trust_task: bool = False) -> "Iterator[Runner]":
+    """A campaign for somebody who changes nothing: it is not locked."""
+    with Ledger(folder / LEDGER) as ledger:
+        created, task = open_task(folder, given, trust_task)
+        store = Store(folder / STORE)
+        yield Runner(folder, created, task, ledger, store, unobserved, threading.Event(), CHECKPOINT_SECONDS)
 
 
 CHANGED_TASK = Caution(
@@ -431,8 +440,13 @@ class Runner:
         self.ledger.append(event, d)
         self.observe(Completed(d, event))
 
+    def write_results(self) -> None:
+        """The files that a person looks for; none where every deployment was lost."""
+        if self.status().trained:
+            export(self.folder, self.ledger, self.store)
+
     def finish(self) -> None:
-        export(self.folder, self.ledger, self.store)
+        self.write_results()
         self.ledger.append(Finished(), self.settings.budget)
         self.observe(Ended(summarise(self.status())))
 

@@ -19,6 +19,7 @@ EXAMPLES = """
   musbo check logs.csv --mapping mapping.toml --task my_task.py:TASK   also against the task
   musbo check june.csv --earlier may.csv --page june.html              also drift, as a page with pictures
   musbo check monday.parquet tuesday.parquet --json
+  musbo check monday.musbo --campaign campaigns/line-3                 as `musbo ingest` would, and nothing changes
 """
 SHOWN = 20
 """Ignored columns that are named."""
@@ -37,6 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="logs of earlier deployments: drift and copies are found",
     )
+    parser.add_argument("--campaign", type=Path, metavar="DIR", help="the campaign that they would come home to")
+    _common.add_trust(parser)
     parser.add_argument("--planned", type=int, metavar="N", help="transitions that were planned")
     parser.add_argument(
         "--lag", type=int, default=0, metavar="ROWS", help="rows from an action to its effect (default 0)"
@@ -53,10 +56,13 @@ def action(arguments: argparse.Namespace) -> int:
     from musbo.data.preview import previews
     from musbo.field.find import find_task
 
-    task = None if arguments.task is None else find_task(arguments.task)
     every, refused = _read(arguments.files, arguments.mapping)
-    earlier = [read_batch(place, arguments.mapping) for place in arguments.earlier]
-    seen = previews(every, task, earlier, Expected(arguments.planned, arguments.lag))
+    if arguments.campaign is not None:
+        seen = _in_campaign(every, arguments)
+    else:
+        task = None if arguments.task is None else find_task(arguments.task)
+        earlier = [read_batch(place, arguments.mapping) for place in arguments.earlier]
+        seen = previews(every, task, earlier, Expected(arguments.planned, arguments.lag))
     if arguments.page is not None:
         from musbo.reporting.checkup import write_page
 
@@ -71,6 +77,14 @@ def action(arguments: argparse.Namespace) -> int:
         _close(seen, refused, arguments)
     found = [finding for each in seen for finding in each.findings]
     return 2 if refused or any(finding.level == "error" for finding in found) else 0
+
+
+def _in_campaign(every: "list[Logs]", arguments: argparse.Namespace) -> "list[Preview]":
+    """As the campaign would read them."""
+    from musbo.campaign.field_campaign import Campaign
+
+    campaign = Campaign(arguments.campaign, task=arguments.task, trust_task=arguments.trust_task)
+    return campaign.check([logs.source for logs in every], mapping=arguments.mapping) if every else []
 
 
 def _read(files: Sequence[str], mapping: Path | None) -> "tuple[list[Logs], list[Finding]]":
@@ -116,7 +130,7 @@ def _close(seen: "list[Preview]", refused: "list[Finding]", arguments: argparse.
     found = [*refused, *(finding for each in seen for finding in each.findings)]
     if all(finding.level == "note" for finding in found):
         print("nothing wrong was found" + (f" for task {arguments.task}" if arguments.task else ""))
-    if arguments.task is None:
+    if arguments.task is None and arguments.campaign is None:
         print("give --task to check them against a task")
     if arguments.page is not None:
         print(f"the findings as a page: {arguments.page}")

@@ -117,7 +117,7 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
     forms, missing = _forms(policy, obs, act, about)
     return _packed(
         about,
-        _limits((low, high), (seen.low, seen.high), limits),
+        merged((low, high), (seen.low, seen.high), limits),
         (low, high),
         said,
         shipped,
@@ -136,7 +136,7 @@ def baseline_contents(bounds: Ends, seen: Ends, about: About, limits: Mapping[st
     noise = (AROUND * (bounds[1] - bounds[0]) / 2).tolist()
     return _packed(
         about,
-        _limits(bounds, seen, {"noise": noise, **limits}),
+        merged(bounds, seen, {"noise": noise, **limits}),
         bounds,
         {"kind": "baseline"},
         Shipped("bounded"),
@@ -147,7 +147,7 @@ def baseline_contents(bounds: Ends, seen: Ends, about: About, limits: Mapping[st
     )
 
 
-def _limits(bounds: Ends, seen: Ends, limits: Mapping[str, Any]) -> dict[str, Any]:
+def merged(bounds: Ends, seen: Ends, limits: Mapping[str, Any]) -> dict[str, Any]:
     """The usual limits, with those that the user sets."""
     usual = runtime.default_limits(*(end.tolist() for end in (*bounds, *seen)))
     try:
@@ -185,11 +185,11 @@ def _packed(
         "versions": dict(about.versions),
     }
     files = {
-        "manifest.json": _text(manifest),
+        "manifest.json": json_bytes(manifest),
         "weights.npz": weights,
         "golden.npz": golden,
         "runtime.py": Path(runtime.__file__).read_bytes(),
-        runtime.LIMITS: _text(limits),
+        runtime.LIMITS: json_bytes(limits),
         **forms,
     }
     files["README.md"] = readme(manifest, tuple(forms), notes).encode()
@@ -225,7 +225,7 @@ def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
     return sink.getvalue()
 
 
-def _text(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode()
 
 
