@@ -24,6 +24,8 @@ from tests.stories.test_rounds import deploy
 
 ROOT = Path(__file__).parents[2]
 BUDGET = 3
+VERBS = ("new", "export", "ingest", "amend", "train", "judge")
+"""That writes are counted in, in turn."""
 Mark = Callable[[str], None]
 
 
@@ -92,12 +94,12 @@ def serve() -> None:
         print(json.dumps(_attempt(**json.loads(line))), flush=True)
 
 
-def _attempt(folder: str, field: str, algo: str, write: int, seconds: float) -> str | None:
+def _attempt(folder: str, field: str, algo: str, write: int, aim: str, seconds: float) -> str | None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _live(Path(folder), Path(field), algo, write, writer)
+        _live(Path(folder), Path(field), algo, write, aim, writer)
     os.close(writer)
     done, status = 0, 0
     until = time.monotonic() + seconds if seconds else float("inf")
@@ -116,7 +118,7 @@ def _attempt(folder: str, field: str, algo: str, write: int, seconds: float) -> 
     return None
 
 
-def _live(folder: Path, field: Path, algo: str, write: int, writer: int) -> None:
+def _live(folder: Path, field: Path, algo: str, write: int, aim: str, writer: int) -> None:
     """The attempt itself; it never returns."""
     code = 1
     try:
@@ -128,7 +130,7 @@ def _live(folder: Path, field: Path, algo: str, write: int, writer: int) -> None
 
         _watch_ledger(lambda inside: os.write(writer, f"{verb[0]}{', in the ledger' * inside}\n".encode()))
         if write:
-            _die_at(write)
+            _die_at(write, lambda: verb[0] == aim)
         finish(folder, field, mark, algo)
         code = 0
     finally:
@@ -152,13 +154,13 @@ def _watch_ledger(tell: Callable[[bool], Any]) -> None:
     Ledger._transaction = watched  # type: ignore[method-assign]
 
 
-def _die_at(count: int) -> None:
-    """Die at the durable write of this number: before a rename, after a sync, inside a transaction."""
+def _die_at(count: int, here: Callable[[], bool]) -> None:
+    """Die at the durable write of this number in a verb: before a rename, after a sync, inside a transaction."""
     left = [count]
 
     def dying(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*words: Any, **more: Any) -> Any:
-            left[0] -= 1
+            left[0] -= here()
             if left[0] == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*words, **more)
@@ -186,9 +188,10 @@ class Storm:
         self.server.wait()
         self.server.stdout.close()
 
-    def attempt(self, folder: Path, field: Path, write: int = 0, seconds: float = 0.0) -> str | None:
+    def attempt(self, folder: Path, field: Path, write: int = 0, seconds: float = 0.0, aim: str = "") -> str | None:
         assert self.server.stdin and self.server.stdout
-        words = {"folder": str(folder), "field": str(field), "algo": self.algo, "write": write, "seconds": seconds}
+        words = {"folder": str(folder), "field": str(field), "algo": self.algo, "write": write, "aim": aim}
+        words |= {"seconds": seconds}
         self.server.stdin.write(json.dumps(words) + "\n")
         self.server.stdin.flush()
         return json.loads(self.server.stdout.readline())
@@ -205,8 +208,10 @@ class Storm:
         field.mkdir()
         where: Counter[str] = Counter()
         for i in range(kills):
-            write, seconds = (self.lots.randint(1, 12), 0.0) if i % 2 else (0, self.lots.uniform(0.01, lasting))
-            if (died := self.attempt(folder, field, write, seconds)) is None:
+            aim = VERBS[i // 2] if i // 2 < len(VERBS) else self.lots.choice(VERBS)
+            most = 2 if aim in ("amend", "judge") else 6  # these write an event and nothing else
+            write, seconds = (self.lots.randint(1, most), 0.0) if i % 2 else (0, self.lots.uniform(0.01, lasting))
+            if (died := self.attempt(folder, field, write, seconds, aim)) is None:
                 break
             where[died] += 1
         else:

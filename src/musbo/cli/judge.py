@@ -4,7 +4,7 @@ import argparse
 
 from musbo.cli import _rounds
 
-ORDER = 22
+ORDER = 27
 HELP = "Write down a verdict on a policy before it leaves: GO or NO-GO, and why."
 EXAMPLES = """
   musbo judge campaigns/line-3 --go "replayed on last week's logs, nothing odd"
@@ -15,7 +15,7 @@ EXAMPLES = """
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     _rounds.add_campaign(parser, task=False)
-    either = parser.add_mutually_exclusive_group(required=True)
+    either = parser.add_mutually_exclusive_group()
     either.add_argument("--go", metavar="REASON", help="it may leave")
     either.add_argument("--no-go", metavar="REASON", help="it may not")
     parser.add_argument(
@@ -24,6 +24,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def action(arguments: argparse.Namespace) -> int:
+    from musbo.core.errors import UserError
+
+    if arguments.go is None and arguments.no_go is None:
+        raise UserError("say --go REASON, after which it may leave, or --no-go REASON.")
     go = arguments.go is not None
     reason = arguments.go if go else arguments.no_go
     _rounds.campaign_of(arguments).judge(go, reason, candidate=arguments.candidate)
