@@ -26,10 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def action(arguments: argparse.Namespace) -> int:
     from musbo.core.errors import UserError
 
-    if arguments.go is None and arguments.no_go is None:
-        raise UserError("say --go REASON, after which it may leave, or --no-go REASON.")
     go = arguments.go is not None
     reason = arguments.go if go else arguments.no_go
+    if reason is None:
+        raise UserError("say --go REASON, after which it may leave, or --no-go REASON.")
     _rounds.campaign_of(arguments).judge(go, reason, candidate=arguments.candidate)
     return _rounds.close(
         arguments.run, arguments, {"go": go}, "the policy may leave" if go else "the policy may not leave"
