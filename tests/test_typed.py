@@ -8,7 +8,6 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "musbo"
 EDGE = {
-    "campaign/bundles.py": "reads the manifest of a bundle",
     "cli/train.py": "reads a word as TOML",
     "campaign/upgrade.py": "reads the payloads of older formats",
     "campaign/settings.py": "reads the fields of an older version",
@@ -16,6 +15,7 @@ EDGE = {
     "cluster/study.py": "reads TOML",
     "field/runtime.py": "reads manifests and limits, without musbo",
     "field/readme.py": "prints a manifest",
+    "field/reissue.py": "reads the manifest of a bundle",
 }
 """The files where JSON and TOML become values."""
 
