@@ -11,6 +11,7 @@ EDGE = {
     "cli/train.py": "reads a word as TOML",
     "campaign/upgrade.py": "reads the payloads of older formats",
     "campaign/settings.py": "reads the fields of an older version",
+    "algorithms/value_gradients.py": "reads the fields of an older version",
     "algorithms/former_metrics.py": "reads the metrics of older formats",
     "cluster/study.py": "reads TOML",
     "field/runtime.py": "reads manifests and limits, without musbo",

@@ -28,7 +28,7 @@ from musbo.data.logs import Logs, from_batch
 from musbo.data.mapping import Mapping
 from musbo.data.preview import Preview, previews_with
 from musbo.data.readers.choose import MINARI, require_file
-from musbo.data.readers.recording import is_recording, recording_header
+from musbo.data.readers.recording import is_recording, ledger_head
 from musbo.data.rewards import rewarded
 
 SHOWN = 5
@@ -49,7 +49,7 @@ class Arrival:
     recording: Path | None = None
     """Where it is, if it is one: it holds more than a batch does, and is kept."""
     head: str | None = None
-    """The event that trained its bundle's policy, where it says so."""
+    """The event that its bundle names, where it says one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,13 +97,13 @@ def _arrival(file: Home, i: int, mapping: Mapping | str | Path | None) -> Arriva
     try:
         require_file(path := given(file), str(file))
         ours = is_recording(path)
-        head = recording_header(path, str(file)).get("ledger") if ours else None
+        head = ledger_head(path, str(file)) if ours else None
         with path.open("rb") as opened:
             name = sha256_of(opened)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}; check the path.") from error
     logs = read_logs(file, None if ours else mapping)
-    return Arrival(str(file), name, logs, path if ours else None, head if isinstance(head, str) else None)
+    return Arrival(str(file), name, logs, path if ours else None, head)
 
 
 def known(ledger: Ledger, every: Sequence[Arrival]) -> int | None:
