@@ -8,14 +8,15 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "musbo"
 EDGE = {
-    "campaign/bundles.py": "reads the manifest of a bundle",
     "cli/train.py": "reads a word as TOML",
     "campaign/upgrade.py": "reads the payloads of older formats",
     "campaign/settings.py": "reads the fields of an older version",
+    "algorithms/value_gradients.py": "reads the fields of an older version",
     "algorithms/former_metrics.py": "reads the metrics of older formats",
     "cluster/study.py": "reads TOML",
     "field/runtime.py": "reads manifests and limits, without musbo",
     "field/readme.py": "prints a manifest",
+    "field/reissue.py": "reads the manifest of a bundle",
 }
 """The files where JSON and TOML become values."""
 

@@ -48,6 +48,8 @@ def example(kind: str, mark: int = 0) -> Any:
             return events.Evaluated(float(mark))
         case "candidate":
             return events.Candidate(events.Trained(f"state {mark}", f"policy {mark}", 1.5), tiny.method())
+        case "judged":
+            return events.Judged(f"policy {mark}", True, "looked at")
         case "exported":
             return events.Exported(f"bundle {mark}", "archive", 1, "head")
         case "withdrawn":

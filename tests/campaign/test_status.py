@@ -45,6 +45,7 @@ def test_the_status_is_what_the_events_say() -> None:
         {1: example("trained", 2)},
         {1: example("evaluated", 5)},
         candidates={1: (example("trained", 2),)},
+        methods={1: (created.settings.method,)},
     )
     events = made("created", "collected 1", "trained 1", "evaluated 1", "finished")
     assert status(events).finished and status(events).deployed == 1

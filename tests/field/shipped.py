@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from musbo.data.scaling import Normaliser, Scaling
-from musbo.field.bundle import About, Columns, Contents, Seen, contents
+from musbo.field.bundle import About, Columns, Contents, Seen, baseline_contents, contents
 from musbo.learning.explore import Plain, Seeking
 from musbo.models.actor import SampleActor, SharedActor
 from musbo.models.frame import Frame
@@ -99,6 +99,12 @@ def made(policy: Any, actor: Any = None, limits: dict[str, Any] | None = None) -
     margin = 20 * np.asarray(NORMALISER.std)
     seen = Seen(sample, sample.min(axis=0) - margin, sample.max(axis=0) + margin)
     return contents(policy, actor or Plain(0.1).actor(squashed(), None), seen, ABOUT, limits or {})
+
+
+def baseline(limits: dict[str, Any] | None = None) -> Contents:
+    """The first bundle of a campaign in the field: no policy, noise around the site's own controller."""
+    seen = (np.full(OBS, -1e30, np.float32), np.full(OBS, 1e30, np.float32))
+    return baseline_contents((TASK.low, TASK.high), seen, replace(ABOUT, deployment=0, round=1), limits or {})
 
 
 def ship(folder: Path, kind: str = "plain", limits: dict[str, Any] | None = None) -> Path:

@@ -17,7 +17,7 @@ from musbo.data.history import stacked_batch
 from musbo.data.readers.choose import open_table
 from musbo.data.scaling import Normaliser, Scaling
 from musbo.field import runtime
-from musbo.field.bundle import Seen, contents
+from musbo.field.bundle import Seen, baseline_contents, contents
 from musbo.field.runtime import Runtime
 from musbo.learning.explore import Plain, Seeking
 from musbo.models.labeler import Labeler, Levels, doubt, init_members
@@ -173,3 +173,16 @@ def test_a_plain_explorer_and_no_history_are_as_before():
     policy = shipped.squashed()
     files = shipped.made(policy, Plain(0.1).actor(policy, None)).files
     assert b'"history": 0' in files["manifest.json"] and b"MUSBO_HISTORY" not in files["policy.h"]
+
+
+def test_the_past_changes_nothing_where_there_is_no_policy(tmp_path: Path):
+    """A bundle without one may say a history."""
+    acts = []
+    for history in (0, HISTORY):
+        about = replace(shipped.ABOUT, history=history)
+        ends = (np.full(shipped.OBS, -1e30, np.float32), np.full(shipped.OBS, 1e30, np.float32))
+        files = baseline_contents((RAW.low, RAW.high), ends, about, {}).files
+        shipped.write(tmp_path / str(history), files)
+        controller = Runtime(tmp_path / str(history), fallback=lambda obs: np.tanh(obs[:3]), seed=0)
+        acts.append([controller.act(row) for row in shipped.observations(5)])
+    np.testing.assert_array_equal(*acts)

@@ -445,3 +445,74 @@ def test_one_file_of_limits_and_no_other(bundle: Path, tmp_path: Path):
     shipped.write(tmp_path / "b", files | {"limits.json": b"{}"})
     with pytest.raises(FieldError, match="limits.json is not read in this bundle: write its limits into limits.toml"):
         Runtime(tmp_path / "b", fallback=REST)
+
+
+# Without a policy
+
+
+def own_controller(obs: np.ndarray) -> list[float]:
+    return [0.5 * float(np.tanh(obs[2])), 1.0, 50.0]
+
+
+def test_a_bundle_without_a_policy_runs_the_controller_of_the_site(tmp_path: Path):
+    shipped.write(tmp_path / "b", shipped.baseline().files)
+    rows = shipped.observations(500)
+    with Runtime(tmp_path / "b", fallback=own_controller, record=tmp_path / "r.musbo", seed=3) as controller:
+        acts = np.array([controller.act(row) for row in rows])
+        controller.end(rows[0])
+    noise = (acts - [own_controller(row) for row in rows]) / TASK.half_range
+    assert np.abs(noise).max() <= 0.2 + 1e-6 and np.abs(noise).max() > 0.19
+    np.testing.assert_allclose(noise.std(axis=0), 0.2 / 3**0.5, rtol=0.1)  # of an even distribution
+    assert np.abs(noise.mean(axis=0)).max() < 0.02 and controller.fallbacks == 0
+    logs = musbo.data.read_logs(tmp_path / "r.musbo")
+    assert set(logs.batch.by) == {0}  # it is what the first policy may imitate
+    np.testing.assert_array_equal(logs.batch.act, acts.astype(np.float32))
+
+
+def test_without_exploration_it_is_the_controller_alone_and_limits_hold(tmp_path: Path):
+    limits = {"noise": 0.01, "high": [0.5, 4.0, 40.0]}
+    shipped.write(tmp_path / "b", shipped.baseline(limits).files)
+    rows = shipped.observations(100)
+    alone = Runtime(tmp_path / "b", fallback=own_controller, explore=False)
+    wanted = np.minimum([own_controller(row) for row in rows], limits["high"])
+    np.testing.assert_allclose(np.array([alone.act(row) for row in rows]), wanted, rtol=1e-6)
+    noisy = Runtime(tmp_path / "b", fallback=own_controller, seed=1)
+    acts = np.array([noisy.act(row) for row in rows])
+    assert np.all(acts <= np.float32(limits["high"])) and np.abs(acts - wanted).max() <= 0.01 + 1e-5
+
+
+def test_a_constant_may_be_the_controller_and_the_noise_needs_a_limit(tmp_path: Path):
+    shipped.write(tmp_path / "b", shipped.baseline().files)
+    acts = [Runtime(tmp_path / "b", fallback=REST, seed=seed).act(USUAL) for seed in range(20)]
+    assert len({tuple(act) for act in acts if act is not None}) == 20
+    (tmp_path / "b" / "limits.toml").write_text('noise = "off"')
+    with pytest.raises(FieldError, match="limit noise says how far"):
+        Runtime(tmp_path / "b", fallback=REST)
+    assert Runtime(tmp_path / "b", fallback=REST, explore=False).act(USUAL) is not None
+    with pytest.raises(FieldError, match="give a fallback"):
+        Runtime(tmp_path / "b", explore=False)
+
+
+def test_a_controller_with_a_memory_is_called_once_a_step_and_may_fail(tmp_path: Path):
+    shipped.write(tmp_path / "b", shipped.baseline().files)
+    calls = []
+
+    def moody(obs: np.ndarray) -> list[float]:
+        calls.append(obs)
+        if len(calls) in (3, 4):
+            raise RuntimeError("no signal")
+        return REST
+
+    controller = Runtime(tmp_path / "b", fallback=moody, explore=False)
+    acts = [controller.act(USUAL if i != 6 else USUAL * np.nan) for i in range(8)]
+    assert len(calls) == 8 and controller.fallbacks == 3  # two failures, whose action is held, and no number
+    np.testing.assert_allclose(np.array(acts), [REST] * 8)
+
+
+def test_the_page_and_the_manifest_say_that_there_is_no_policy():
+    files = shipped.baseline().files
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["policy"] == {"kind": "baseline"} and manifest["round"] == 1 and manifest["deployment"] == 0
+    page = files["README.md"].decode()
+    assert "no policy in this bundle" in page and "| gap | mm | any |" in page and "0.2, 0.4, 50" in page
+    assert "policy.onnx" not in files and "1e+30" not in page

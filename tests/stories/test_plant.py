@@ -72,6 +72,20 @@ def logs(episodes: int = 6) -> Batch:
     return make_batch(**dict(zip(names, columns, strict=True)), terminated=np.zeros(len(rows), bool))
 
 
+def deploy(bundle: Path, recording: Path) -> Path:
+    with Runtime(bundle, fallback=[0, 2], record=recording, seed=0, machine="basin-1") as controller:
+        for episode in range(3):
+            basin = Basin(100 + episode)
+            obs, reward = np.array([basin.level], np.float32), None
+            controller.begin()
+            for _ in range(20):
+                act = controller.act(obs, reward=reward)
+                assert act is not None
+                obs, reward = basin.step(act)
+            controller.end(obs, reward=reward)
+    return recording
+
+
 def test_from_the_file_to_the_field_and_back(tmp_path: Path):
     (tmp_path / "plant.toml").write_text(PLANT)
     campaign = Campaign.new(
@@ -90,24 +104,38 @@ def test_from_the_file_to_the_field_and_back(tmp_path: Path):
     assert limits["obs_low"] == [0.0] and data.obs.min() - margin < 0  # the file says what is possible
     assert limits["obs_high"] == pytest.approx([min(3.0, data.obs.max() + margin)])
     assert "one every 0.5 seconds" in (made.folder / "README.md").read_text()
-    recording = tmp_path / "r.musbo"
-    with Runtime(made.folder, fallback=[0, 2], record=recording, seed=0, machine="basin-1") as controller:
-        for episode in range(3):
-            basin = Basin(100 + episode)
-            obs, reward = np.array([basin.level], np.float32), None
-            controller.begin()
-            for _ in range(20):
-                act = controller.act(obs, reward=reward)
-                assert act is not None
-                obs, reward = basin.step(act)
-            controller.end(obs, reward=reward)
-    came = campaign.ingest([recording], accept=True)
+    came = campaign.ingest([deploy(made.folder, tmp_path / "r.musbo")], accept=True)
     assert (came.round, came.transitions) == (2, 60)
     campaign.train()
     assert campaign.next.verb == "export" and campaign.export().id != made.id
     assert musbo.load_policy(tmp_path / "campaign").obs_size == 1 + 2 * (1 + 2)
     shown = {each.name for each in campaign.status().summary.deployments[-1].diagnostics}
     assert {"learned_reward_apart", "learned_reward_correlation"} <= shown
+
+
+def test_the_first_round_without_data_knows_what_the_file_says(tmp_path: Path):
+    """There is no policy that would see the past; the ranges, the interval and the largest changes hold."""
+    (tmp_path / "plant.toml").write_text(PLANT)
+    campaign = Campaign.new(
+        str(tmp_path / "plant.toml"), preset="quick", budget=3, batch_size=60, method=tiny.method(),
+        out=tmp_path / "campaign",
+    )  # fmt: skip
+    made = campaign.export()
+    manifest = Runtime(made.folder, fallback=[0, 2]).bundle.manifest
+    assert (manifest["history"], manifest["interval"], manifest["round"]) == (0, 0.5, 1)
+    limits = manifest["limits"]
+    assert (limits["obs_low"], limits["obs_high"], limits["change"]) == ([0.0], [3.0], [0.5, 4.0])
+    np.testing.assert_allclose(limits["noise"], [0.2, 0.4])
+    page = (made.folder / "README.md").read_text()
+    assert "no policy in this bundle" in page and "one every 0.5 seconds" in page and "sees the past" not in page
+    assert campaign.ingest([deploy(made.folder, tmp_path / "r.musbo")], accept=True).transitions == 60
+    campaign.train()
+    second = campaign.export()
+    assert Runtime(second.folder, fallback=[0, 2]).bundle.manifest["history"] == 2
+    back = campaign.export(bundle=made.id)  # to the controller of the site
+    manifest = Runtime(back.folder, fallback=[0, 2]).bundle.manifest
+    assert (manifest["policy"]["kind"], manifest["round"], manifest["limits"]) == ("baseline", 2, limits)
+    assert (back.folder / "limits.toml").read_bytes() == (made.folder / "limits.toml").read_bytes()
 
 
 def test_a_reward_that_changed_is_noticed_and_wants_amend(tmp_path: Path):

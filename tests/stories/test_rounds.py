@@ -2,20 +2,28 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import musbo
 from musbo.campaign import folders
+from musbo.campaign.events import Exported
 from musbo.campaign.field_campaign import Campaign
+from musbo.campaign.history import history
+from musbo.campaign.runner import looked_at
 from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import make_batch
 from musbo.field.runtime import Runtime
+from musbo.tasks import builtin
 from tests.stories import tiny
 
 
@@ -67,6 +75,11 @@ def begin(place: Path, budget: int = 3) -> Campaign:
     )
 
 
+def imitating(place: Path, budget: int = 3, data: Sequence[musbo.Batch] = ()) -> Campaign:
+    """With a method whose training is short, for what does not depend on it."""
+    return Campaign.new("pointmass", data=data, algo="bc", preset="quick", budget=budget, batch_size=100, out=place)
+
+
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign whose round 2 is in the field; tests take copies."""
@@ -111,7 +124,7 @@ def test_a_whole_campaign_from_python(tmp_path: Path):
     assert campaign.next.verb == "done"
     final = campaign.export()
     assert not final.explores and campaign.status().summary.deployed == 3
-    with pytest.raises(UserError, match="budget is spent"):
+    with pytest.raises(UserError, match="left when the budget was spent: nothing is awaited"):
         campaign.ingest([deploy(final.folder, tmp_path / "final.musbo", 9)])
     said = campaign.status()
     assert [each.state for each in said.rounds] == ["returned"] * 3
@@ -132,13 +145,12 @@ def test_a_whole_campaign_on_the_command_line(tmp_path: Path, capsys: pytest.Cap
         return json.loads(capsys.readouterr().out)
 
     words = ["--budget", "2", "--batch-size", "100", "--preset", "quick", *tiny.METHOD]
-    assert main(["new", "pointmass", "--out", folder, *words]) == 2  # no logs
     assert said("new", "pointmass", "--data", str(first), "--out", folder, *words)["next_step"] == "train"
     assert said("train", folder)["next_step"] == "export"
     bundle = said("export", folder)
     assert bundle["next_step"] == "ingest" and said("export", folder)["id"] == bundle["id"]
     assert said("withdraw", folder, "2")["next_step"] == "export"
-    assert said("export", folder)["id"] == bundle["id"]
+    bundle = said("export", folder)
     assert not said("abandon", folder, "2", "--never-ran")["spent"]
     assert said("export", folder, "--bundle", bundle["id"][:6])["id"] == bundle["id"]
     recording = deploy(Path(bundle["folder"]), tmp_path / "monday.musbo", 1)
@@ -166,22 +178,30 @@ def test_a_round_that_is_spent_brings_no_data(campaign: Campaign, tmp_path: Path
     assert said.summary.deployed == 2 and said.rounds[1].reason == "the disk was lost"
     assert [each.state for each in said.rounds] == ["returned", "abandoned", "candidate"]
     late = deploy(bundle.folder, tmp_path / "late.musbo", 1)
-    with pytest.raises(UserError, match="nothing has left for round 3"):
+    after = campaign.export()  # the same policy, for another round
+    assert after.id != bundle.id and golden_of(after) == golden_of(bundle)
+    with pytest.raises(UserError, match="belongs to round 2, which was abandoned as spent"):
         campaign.ingest([late], accept=True)
-    assert campaign.export().id == bundle.id  # the same policy goes out again
-    campaign.ingest([late], accept=True)
+    campaign.ingest([deploy(after.folder, tmp_path / "3.musbo", 1)], accept=True)
     campaign.train()
     assert campaign.next.verb == "done" and campaign.verify().problems == ()
 
 
 def test_what_was_called_back_is_refused(campaign: Campaign, tmp_path: Path):
     recording = deploy(campaign.export().folder, tmp_path / "monday.musbo", 1)
+    first = campaign.export().id
     campaign.withdraw(2)
-    with pytest.raises(UserError, match="nothing has left for round 2"):
+    assert campaign.status().rounds[1].called_back == 1 and campaign.status().rounds[1].state == "candidate"
+    with pytest.raises(UserError, match="called back from round 2: if it ran after all, `musbo export .* --bundle"):
         campaign.ingest([recording], accept=True)
     with pytest.raises(UserError, match="nothing to call back"):
         campaign.withdraw(2)
     assert campaign.status().summary.deployed == 1
+    assert campaign.export().id != first  # recordings of the two can be told apart
+    with pytest.raises(UserError, match="called back from round 2"):
+        campaign.ingest([recording], accept=True)
+    assert campaign.export(bundle=first).id == first  # it ran after all
+    assert campaign.ingest([recording], accept=True).transitions == 100
 
 
 def test_errors_and_warnings_change_nothing(campaign: Campaign, tmp_path: Path):
@@ -207,6 +227,9 @@ def test_copies_that_went_on_apart_are_found_out(sent: Path, tmp_path: Path, cap
         each.train()
     assert main(["verify", str(one.folder), str(other.folder)]) == 0
     assert "part after event" in capsys.readouterr().out
+    assert main(["verify", str(one.folder), str(other.folder), "--json"]) == 0
+    assert "part after event" in json.loads(capsys.readouterr().out)[str(other.folder)]["copy"]
+    assert "part after event" in (one.parts_from(other) or "")
     stranger = deploy(other.export().folder, tmp_path / "3.musbo", 2)
     for network in ("policy", "dynamics"):
         with pytest.raises(UserError, match="change the size of a network"):
@@ -233,11 +256,245 @@ def test_another_candidate_takes_the_place_of_the_first(campaign: Campaign):
 def test_the_budget_and_the_limits_can_be_amended(campaign: Campaign):
     with pytest.raises(UserError, match="too small"):
         campaign.amend(budget=0)
+    before = campaign.history()
+    for bad, message in (({"changes": 1}, "no limit 'changes'"), ({"low": -3.0}, "must lie within -1 and 1")):
+        with pytest.raises(UserError, match=message):
+            campaign.amend(limits=bad)
+    assert campaign.history() == before
     campaign.amend(budget=1)
     assert campaign.next.verb == "done"
     campaign.amend(budget=5, limits={"change": 0.25}, reason="the valve is slow")
-    assert Runtime(campaign.export().folder, fallback=[0, 0]).limits["change"] == [0.25, 0.25]
+    limits = Runtime(campaign.export(limits={"noise": 0.1}).folder, fallback=[0, 0]).limits
+    assert limits["change"] == [0.25, 0.25] and limits["noise"] == [0.1, 0.1]
     assert campaign.status().summary.settings.budget == 5
+
+
+def test_another_reward_wants_an_amendment_and_another_policy(sent: Path, tmp_path: Path):
+    shutil.copytree(sent, tmp_path / "campaign")
+    other = replace(builtin.pointmass, reward=lambda obs, act, after: -10.0 * jnp.sum(after[:2] ** 2))
+    campaign = Campaign(tmp_path / "campaign", task=other)
+    campaign.withdraw(2)
+    for verb in (campaign.train, campaign.export):
+        with pytest.raises(UserError, match="gives other values than when this run.*amend .* --reward"):
+            verb()
+    campaign.amend(reward=True, reason="the position alone matters")
+    assert campaign.next.verb == "train" and "the reward has changed" in campaign.next.text
+    with pytest.raises(UserError, match="gives other values"):  # now it is the old one that is another
+        Campaign(tmp_path / "campaign").train()
+    campaign.train(again=True, settings={"updates": 1})
+    assert campaign.next.verb == "export"
+    recording = deploy(campaign.export().folder, tmp_path / "2.musbo", 1)
+    campaign.ingest([recording], accept=True)
+    batch = musbo.data.read_logs(recording).batch
+    wanted = -10 * (batch.next_obs[:, :2] ** 2).sum(axis=1)
+    with looked_at(campaign.folder, other) as runner:
+        np.testing.assert_allclose(runner.batch(2).reward, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_status_that_is_watched_ends_with_ctrl_c(
+    sent: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", pause)
+    assert main(["status", str(sent), "--watch", "0.5"]) == 130
+    assert pauses == [0.5] * 3 and capsys.readouterr().out.count("next: round 2 of 3") == 3
+
+
+def test_a_damaged_recording_in_the_store_is_found(campaign: Campaign, tmp_path: Path):
+    recording = deploy(campaign.export().folder, tmp_path / "monday.musbo", 1)
+    campaign.ingest([recording], accept=True)
+    (kept,) = (campaign.folder / "store").glob("*.musbo")
+    assert kept.read_bytes() == recording.read_bytes() and campaign.verify().problems == ()
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert "is damaged" in campaign.verify().problems[0]
+
+
+def golden_of(bundle: musbo.Bundle) -> bytes:
+    """What a bundle's policy does."""
+    return (bundle.folder / "golden.npz").read_bytes() + (bundle.folder / "weights.npz").read_bytes()
+
+
+def manifest_of(bundle: musbo.Bundle) -> dict[str, Any]:
+    return json.loads((bundle.folder / "manifest.json").read_text())
+
+
+def test_the_first_round_without_data_is_the_controller_of_the_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "campaign"
+    words = ["--budget", "2", "--batch-size", "100", "--preset", "quick", "--algo", "bc"]
+    assert main(["new", "pointmass", "--out", str(folder), *words]) == 0
+    assert "your own controller runs first" in capsys.readouterr().out
+    assert main(["train", str(folder)]) == 0
+    assert "nothing was trained" in capsys.readouterr().out
+    campaign = Campaign(folder)
+    assert campaign.status().rounds[0].state == "candidate"
+    with pytest.raises(UserError, match="no candidate yet"):
+        campaign.train(again=True)
+    with pytest.raises(UserError, match="no policy to judge yet"):
+        campaign.judge(True, "fine")
+    with pytest.raises(UserError, match="no candidate yet: your own controller"):
+        campaign.export(candidate=1)
+    first = campaign.export(limits={"noise": 0.3, "obs_low": -5.0, "obs_high": 5.0})
+    assert first.explores and first.deployment == 0 and manifest_of(first)["round"] == 1
+    campaign.abandon(1, spent="the disk was lost")
+    assert campaign.status().rounds[1].state == "candidate" and campaign.next.verb == "export"
+    campaign.amend(budget=3, limits={"noise": 0.3})
+    second = campaign.export()
+    assert manifest_of(second)["policy"] == {"kind": "baseline"} and manifest_of(second)["round"] == 2
+    recording = deploy(second.folder, tmp_path / "monday.musbo", 1)
+    assert campaign.ingest([recording], accept=True).round == 2
+    batch = musbo.data.read_logs(recording).batch
+    assert np.abs(batch.act).max() <= 0.3 and set(batch.by) == {0}  # around the constant 0
+    campaign.train()
+    third = campaign.export()
+    assert manifest_of(third)["policy"]["kind"] == "mlp" and third.deployment == 2
+    assert campaign.export(bundle=second.id).deployment == 0  # back to the controller of the site
+    assert campaign.verify().problems == ()
+
+
+def test_every_deployment_may_be_lost(tmp_path: Path):
+    campaign = imitating(tmp_path / "campaign", budget=1)
+    campaign.export()
+    campaign.abandon(1, spent="fire")
+    assert campaign.next.verb == "done"
+    campaign.train()
+    with pytest.raises(UserError, match="nothing to export yet"):
+        campaign.export()
+    assert campaign.verify().problems == ()
+
+
+def test_a_recording_belongs_to_its_round_alone(campaign: Campaign, tmp_path: Path):
+    bundle = campaign.export()
+    here = [
+        deploy(bundle.folder, tmp_path / f"{name}.musbo", i) for i, name in enumerate(("monday", "tuesday", "late"))
+    ]
+    campaign.ingest(here[:2], accept=True)
+    before = campaign.history()
+    assert campaign.ingest(here[:1]).again and campaign.ingest(here[1::-1]).again  # some of them, in any order
+    with pytest.raises(
+        UserError, match="late.musbo: it belongs to round 2, which is closed: monday.musbo, tuesday.musbo"
+    ):
+        campaign.ingest(here, accept=True)
+    campaign.train()
+    back = campaign.export(bundle=bundle.id)
+    assert back.id != bundle.id and golden_of(back) == golden_of(bundle)
+    assert campaign.export(bundle=bundle.id) == back and campaign.export(bundle=back.id) == back
+    with pytest.raises(UserError, match="belongs to round 2, which is closed"):
+        campaign.ingest([here[2]], accept=True)
+    new = deploy(back.folder, tmp_path / "wednesday.musbo", 9)
+    with pytest.raises(UserError, match="monday.musbo: it came home in round 2 already, and wednesday.musbo did not"):
+        campaign.ingest([here[0], new], accept=True)
+    both = campaign.check([here[0], new]).seen
+    assert [f.kind for seen in both for f in seen.findings if f.level == "error"] == ["came home already"]
+    assert len(campaign.history()) == len(before) + 3
+    assert campaign.ingest([new], accept=True).round == 3
+    assert campaign.verify().problems == ()
+
+
+def test_a_header_that_names_another_head_is_refused(campaign: Campaign, tmp_path: Path):
+    recording = deploy(campaign.export().folder, tmp_path / "monday.musbo", 1)
+    data = bytearray(recording.read_bytes())
+    at = data.index(b'"ledger": "') + len(b'"ledger": "')
+    data[at : at + 64] = b"0" * 64
+    end = 16 + int.from_bytes(data[12:16], "little")
+    data[end : end + 4] = zlib.crc32(data[:end]).to_bytes(4, "little")
+    (tmp_path / "forged.musbo").write_bytes(data)
+    with pytest.raises(UserError, match="its header was changed"):
+        campaign.ingest([tmp_path / "forged.musbo"], accept=True)
+
+
+def test_candidates_are_judged_and_one_is_chosen(
+    campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    campaign.withdraw(2)
+    campaign.judge(False, "opens both valves at once")
+    assert campaign.status().rounds[1].state == "gated" and campaign.next.verb == "train"
+    with pytest.raises(UserError, match="judged a NO-GO .opens both valves at once"):
+        campaign.export()
+    with pytest.raises(UserError, match="judged a NO-GO"):
+        campaign.export(bundle=manifest_id(campaign))
+    campaign.train(again=True, settings={"updates": 2})
+    assert campaign.status().rounds[1].state == "candidate"  # nobody has looked at this one
+    assert main(["judge", str(campaign.folder), "--go", "calm on the logs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["next_step"] == "export"
+    second = campaign.export()
+    assert manifest_of(second)["verdict"] == "GO: calm on the logs"
+    campaign.judge(True, "the expert insists", candidate=1)
+    with pytest.raises(UserError, match="no candidate 3"):
+        campaign.export(candidate=3)
+    first = campaign.export(candidate=1)
+    assert manifest_of(first)["verdict"] == "GO: the expert insists" and golden_of(first) != golden_of(second)
+    assert campaign.export() == first  # it counts from now on
+    assert campaign.status().summary.settings.method == tiny.method()  # with its own settings
+    row = campaign.status().rounds[1]
+    assert (row.candidates, row.verdict, len(row.bundles)) == (2, "GO: the expert insists", 3)
+    campaign.ingest([deploy(second.folder, tmp_path / "2.musbo", 1)], accept=True)
+    made = {each.number: each for each in campaign.status().rounds}[2]
+    lines = [line for line in history(campaign.folder) if line.kind in ("trained", "candidate", "collected")]
+    assert lines[-1].imagined == made.promised == lines[-2].imagined != lines[-3].imagined  # of the one that ran
+    batch = musbo.data.read_logs(tmp_path / "2.musbo").batch
+    assert lines[-1].real == pytest.approx(float(batch.reward.mean()), rel=1e-5)
+    assert main(["history", str(campaign.folder)]) == 0
+    out = capsys.readouterr().out
+    assert "imagined reward" in out and "real reward" in out and "NO-GO: opens both valves at once" in out
+
+
+def manifest_id(campaign: Campaign) -> str:
+    """The first bundle that ever left."""
+    return next(event.what.bundle for event in campaign.history() if isinstance(event.what, Exported))
+
+
+def test_a_candidate_after_the_end_replaces_the_final_policy(tmp_path: Path):
+    campaign = imitating(tmp_path / "campaign", 1, [logs()])
+    campaign.train()
+    assert campaign.next.verb == "done"  # plain offline learning
+    first = campaign.export()
+    before = (campaign.folder / "policy.safetensors").read_bytes()
+    campaign.train(again=True)
+    assert (campaign.folder / "policy.safetensors").read_bytes() != before and campaign.verify().problems == ()
+    assert campaign.export().id != first.id
+    assert golden_of(campaign.export(candidate=1)) == golden_of(first)
+    assert (campaign.folder / "policy.safetensors").read_bytes() == before and campaign.verify().problems == ()
+    assert campaign.status().summary.deployed == 1
+
+
+def test_going_back_keeps_to_the_limits_of_now_and_explores_only_for_data(campaign: Campaign, tmp_path: Path):
+    old = campaign.export(limits={"noise": 0.05})
+    campaign.amend(budget=1, limits={"change": 0.25})
+    back = campaign.export(bundle=old.id)
+    limits = Runtime(back.folder, fallback=[0, 0]).limits
+    assert limits["change"] == [0.25, 0.25] and limits["noise"] == [0.05, 0.05]
+    assert old.explores and not back.explores and manifest_of(back)["round"] is None
+
+
+def test_the_doctor_looks_before_anything_comes_home(
+    campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    recording = deploy(campaign.export().folder, tmp_path / "monday.musbo", 1, steps=20)
+    before = campaign.history()
+    (seen,) = campaign.check([recording]).seen
+    assert seen.transitions == 40 and {"fewer than planned"} <= {finding.kind for finding in seen.findings}
+    assert main(["check", str(recording), "--campaign", str(campaign.folder)]) == 0
+    capsys.readouterr()
+    campaign.withdraw(2)
+    (seen,) = campaign.check([recording]).seen
+    assert [f.kind for f in seen.findings if f.level == "error"] == ["another bundle", "no open round"]
+    assert main(["check", str(recording), "--campaign", str(campaign.folder), "--json"]) == 2
+    assert "called back" in capsys.readouterr().out
+    assert len(campaign.history()) == len(before) + 1
+
+
+def test_each_file_of_logs_is_a_deployment(tmp_path: Path):
+    campaign = imitating(tmp_path / "campaign", data=[logs(1), logs(2)])
+    campaign.train()
+    assert campaign.status().summary.deployed == 2 and campaign.status().rounds[-1].number == 3
+    with pytest.raises(UserError, match="4 batches were given for a budget of 3"):
+        imitating(tmp_path / "other", data=[logs(i) for i in range(4)])
 
 
 def test_a_run_in_a_simulator_is_no_campaign_in_the_field(tmp_path: Path):
@@ -251,3 +508,28 @@ def test_the_golden_campaign_opens_and_goes_on(tmp_path: Path):
     assert campaign.verify().problems == () and campaign.next.verb == "ingest"
     assert campaign.status().rounds[1].called_back == 1 and campaign.status().summary.settings.budget == 4
     assert campaign.ingest([campaign.folder / "monday.musbo"], accept=True).transitions == 100
+
+
+def test_a_bundle_of_version_1_goes_out_again(tmp_path: Path):
+    campaign = copy(Path(__file__).parents[1] / "golden" / "campaign-v1", tmp_path / "campaign")
+    old = campaign.status().rounds[1].bundles[0]
+    campaign.amend(limits={"change": 0.5})
+    back = campaign.export(bundle=old)
+    manifest = manifest_of(back)
+    assert back.id != old and (manifest["version"], manifest["round"], manifest["history"]) == (2, 2, 0)
+    assert "limits.json" not in back.files and "limits.toml" in back.files
+    assert Runtime(back.folder, fallback=[0, 0]).limits["change"] == [0.5, 0.5]
+    assert campaign.ingest([deploy(back.folder, tmp_path / "r.musbo", 1)], accept=True).transitions == 100
+    assert campaign.verify().problems == ()
+
+
+def test_the_golden_campaign_that_begins_without_data_goes_on(tmp_path: Path):
+    campaign = copy(Path(__file__).parents[1] / "golden" / "campaign-v2", tmp_path / "campaign")
+    assert campaign.verify().problems == ()
+    again = campaign.export(bundle=campaign.status().rounds[1].bundles[-1])  # of version 1, for the same round
+    assert again.id == campaign.status().rounds[1].bundles[-1] and "limits.json" in again.files
+    first, second = campaign.status().rounds
+    assert (first.state, first.candidates, second.state, second.candidates) == ("returned", 0, "exported", 2)
+    assert campaign.ingest([campaign.folder / "sunday.musbo"]).again
+    assert campaign.ingest([campaign.folder / "monday.musbo"], accept=True).transitions == 100
+    assert [line.text for line in history(campaign.folder) if line.kind == "judged"][1].endswith("GO: calm")

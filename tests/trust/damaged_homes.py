@@ -42,10 +42,11 @@ MADE = walks(4)
 def make(place: Path) -> None:
     """A campaign whose round is in the field, and what came home to it in every form."""
     campaign = waiting(place / "campaign")
-    bundle = campaign.export(out=place / "bundle", bundle=awaited(campaign))
-    shutil.rmtree(place / "campaign")  # that export left its lock
+    bundle = awaited(campaign)
+    campaign.export(out=place / "bundle", bundle=bundle)
+    shutil.rmtree(place / "campaign")  # that export left its lock, and was written down
     waiting(place / "campaign")
-    recorded(place / "home.musbo", records(MADE), bundle.id)
+    recorded(place / "home.musbo", records(MADE), bundle)
     batch = batch_of(MADE)
     musbo.write_batch(place / "home.parquet", batch)
     arrays = {name: getattr(batch, name) for name in ("obs", "act", "reward", "next_obs", "episode")}
@@ -109,7 +110,7 @@ def leaving(place: Path, file: Path) -> str:
         ran = "refused" if str(error).strip() else "EMPTY"
     if everything(place) != before:
         return "CHANGED SOMETHING"
-    # limits.json is the site's: the runtime reads it, and the bundle is sound without.
+    # limits.toml is the site's: the runtime reads it, and the bundle is sound without.
     return ran if ran == verified else f"VERIFY SAYS {verified}, THE RUNTIME {ran}"
 
 

@@ -1,17 +1,15 @@
 """Export: the newest policy of a run as a bundle for the field, a folder and a .zip."""
 
-import io
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from musbo.campaign.events import Candidate, Trained
+from musbo.campaign.events import Candidate, Created, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, STORE, new_place
 from musbo.campaign.settings import TaskShape, task_like
@@ -23,12 +21,14 @@ from musbo.core.durable import sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import given, inside
 from musbo.core.plain import plain
-from musbo.core.text import parse_json, parse_toml, read_text
+from musbo.core.text import parse_toml, read_text
 from musbo.data.batch import Batch
 from musbo.data.files import batch_from_bytes
 from musbo.data.history import stacked_batch
-from musbo.field.bundle import About, Columns, Contents, Seen, contents, zip_bytes
-from musbo.field.runtime import CHECKSUMS, LIMITS
+from musbo.field.bundle import About, Columns, Contents, Seen, baseline_contents, contents, merged, zip_bytes
+from musbo.field.readme import ANY
+from musbo.field.reissue import Reissue, reissued
+from musbo.field.runtime import CHECKSUMS
 from musbo.tasks.history import stacked
 from musbo.tasks.task import Task
 
@@ -48,7 +48,7 @@ class Bundle:
     """What recordings name it by."""
     task: str
     deployment: int
-    """The policy was trained after this one."""
+    """The policy was trained after this one; 0: it has none, and the site's own controller acts."""
     explores: bool
     """Whether the runtime adds exploration noise unless it is told otherwise."""
     files: tuple[str, ...]
@@ -58,6 +58,16 @@ class Bundle:
     def plain(self) -> dict[str, Any]:
         """As JSON: what `musbo export --json` prints."""
         return plain(self) | {"folder": str(self.folder), "archive": str(self.archive)}
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A bundle that is written nowhere yet."""
+
+    contents: Contents
+    task: str
+    deployment: int
+    """The policy was trained after this one; 0: there is none."""
 
 
 def export(
@@ -75,11 +85,11 @@ def export(
     run = given(run)
     if read_status(run).field:
         raise UserError(f"{run} is a campaign in the field: use musbo.Campaign({str(run)!r}).export().")
-    made, about = make(run, read_limits(limits))
-    return put(run, f"deployment-{about.deployment}", out, made, about)
+    made = make(run, read_limits(limits))
+    return put(run, f"deployment-{made.deployment}", out, made)
 
 
-def put(run: Path, name: str, out: str | Path | None, made: Contents, about: About) -> Bundle:
+def put(run: Path, name: str, out: str | Path | None, made: Made) -> Bundle:
     """The files of a bundle in their place."""
     if out is None:
         place = inside(run, BUNDLES, name)
@@ -87,22 +97,21 @@ def put(run: Path, name: str, out: str | Path | None, made: Contents, about: Abo
     else:
         place = given(out)
     archive = place.with_name(f"{place.name}.zip")
-    _write(place, archive, made)
-    files = tuple(sorted(made.files))
-    return Bundle(place, archive, made.id, about.task, about.deployment, made.explores, files, made.notes)
+    found = made.contents
+    _write(place, archive, found)
+    files = tuple(sorted(found.files))
+    return Bundle(place, archive, found.id, made.task, made.deployment, found.explores, files, found.notes)
 
 
-def again(run: Path, name: str, out: str | Path | None, data: bytes) -> Bundle:
-    """A bundle that was exported before, from its archive in the store."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:  # it is ours: its hash is in the ledger
-        files = {each: archive.read(each) for each in archive.namelist()}
-    said = parse_json(files["manifest.json"], "manifest.json")
-    made = Contents(files, bool(said["explore"]["default"]), ())
-    shown = Columns((), ())
-    about = About(
-        str(said["task"]), shown, shown, 0, 0, None, (), int(said["deployment"]), str(said["ledger"]), {}, made.explores
-    )
-    return put(run, name, out, made, about)
+@dataclass(frozen=True)
+class Leaving:
+    """What a bundle says of the campaign in the field that it leaves."""
+
+    round: int | None
+    """That its recordings are the batch of; None where none is awaited."""
+    head: str
+    """Digest of the last event before it leaves."""
+    verdict: str | None = None
 
 
 def read_limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -114,23 +123,56 @@ def read_limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, A
         raise UserError(f"{limits} cannot be read: {error.strerror}; check the path.") from error
 
 
-def make(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
-    """The bundle of the newest policy of a run."""
+def require_limits(shape: TaskShape, limits: Mapping[str, Any]) -> None:
+    """Refuse limits that no bundle of a campaign could have."""
+    anywhere = (np.full(shape.obs_size, -ANY, np.float32), np.full(shape.obs_size, ANY, np.float32))
+    bounds = (np.asarray(shape.act_low, np.float32), np.asarray(shape.act_high, np.float32))
+    merged(bounds, anywhere, shape.act_change, limits)
+
+
+def make(run: Path, limits: Mapping[str, Any], leaving: Leaving | None = None, policy: str | None = None) -> Made:
+    """The bundle of the policy of a run that counts, or of another candidate by the name of its `policy`."""
     with Ledger(run / LEDGER) as ledger:
         now = ledger.status()
         trainings = [event for event in ledger.events() if isinstance(event.what, Trained | Candidate)]
         if not trainings:
             raise UserError(f"{run} has no trained policy yet: continue it with `musbo resume {run}`.")
-        # Not the newest event: what is exported of a policy stays the same when the run goes on.
+        # Not the newest event: what is exported of a run stays the same when it goes on.
         head = ledger.digest(trainings[-1])
     store, d, created = Store(run / STORE), trainings[-1].deployment, now.creation
-    shape = created.task
-    state = serial.decode(store.get(now.trained[d].state), now.trained[d].state)
-    task = task_like(created.settings.task, shape)
+    training, method = now.trained[d], created.settings.method
+    if policy is not None:
+        every = zip(now.candidates[d], now.methods[d], strict=True)
+        training, method = next((own, how) for own, how in every if own.policy == policy)
+    state = serial.decode(store.get(training.state), training.state)
+    task = task_like(created.settings.task, created.task)
     batches = (
         batch_from_bytes(store.get(item.artefact), item.artefact) for i, item in sorted(now.collected.items()) if i <= d
     )
-    about = About(
+    explores = not now.finished if now.field else d < created.settings.budget
+    about = _left(_about(created, d, head, explores), leaving)
+    actor = method.actor(stacked(task), state)
+    return Made(contents(state.policy, actor, _seen(task, batches, created.task), about, limits), about.task, d)
+
+
+def make_first(created: Created, task: Task, limits: Mapping[str, Any], leaving: Leaving) -> Made:
+    """The bundle of a campaign that has no policy yet."""
+    about = replace(_left(_about(created, 0, leaving.head, explores=True), leaving), history=0)
+    low, high = (
+        np.asarray(ends or (sign * ANY,) * task.obs_size, np.float32)
+        for ends, sign in ((task.obs_low, -1), (task.obs_high, 1))
+    )
+    return Made(baseline_contents((task.low, task.high), (low, high), about, limits), about.task, 0)
+
+
+def again(archive: bytes, limits: Mapping[str, Any], awaited: bool, leaving: Leaving) -> Made:
+    """A bundle that left before, for another round."""
+    return Made(*reissued(archive, Reissue(leaving.round, leaving.head, awaited, dict(limits))))
+
+
+def _about(created: Created, deployment: int, head: str, explores: bool) -> About:
+    shape = created.task
+    return About(
         task=shape.name or created.settings.task,
         observation=_columns("obs", shape.obs_size, shape.obs_names, shape.obs_units),
         action=_columns("act", shape.act_size, shape.act_names, shape.act_units),
@@ -138,13 +180,17 @@ def make(run: Path, limits: Mapping[str, Any]) -> tuple[Contents, About]:
         history=shape.history,
         interval=shape.interval,
         change=shape.act_change,
-        deployment=d,
+        deployment=deployment,
         ledger=head,
         versions=created.versions,
-        explores=not now.finished if now.field else d < created.settings.budget,
+        explores=explores,
     )
-    actor = created.settings.method.actor(stacked(task), state)
-    return contents(state.policy, actor, _seen(task, batches, shape), about, limits), about
+
+
+def _left(about: About, leaving: Leaving | None) -> About:
+    if leaving is None:
+        return about
+    return replace(about, round=leaving.round, ledger=leaving.head, verdict=leaving.verdict)
 
 
 def _columns(prefix: str, size: int, names: tuple[str, ...], units: tuple[str, ...]) -> Columns:
@@ -195,9 +241,9 @@ def _write(folder: Path, archive: Path, made: Contents) -> None:
                 raise
             raise UserError(f"cannot make {folder}: {error.strerror}; choose another --out.") from error
     # The limits of the folder may have been changed on purpose: they stay, and the archive has them.
-    limits = inside(folder, LIMITS)
-    own = limits.read_bytes() if limits.is_file() else made.files[LIMITS]
-    write_whole(archive, zip_bytes({**made.files, LIMITS: own}))
+    limits = inside(folder, made.limits)
+    own = limits.read_bytes() if limits.is_file() else made.files[made.limits]
+    write_whole(archive, zip_bytes({**made.files, made.limits: own}))
 
 
 def _require_same(folder: Path, made: Contents) -> None:
@@ -206,5 +252,5 @@ def _require_same(folder: Path, made: Contents) -> None:
     if not same:
         raise UserError(f"{folder} holds something else already: remove it, or choose another --out.")
     for name, data in made.files.items():
-        if name != LIMITS and (not (path := inside(folder, name)).is_file() or path.read_bytes() != data):
+        if name != made.limits and (not (path := inside(folder, name)).is_file() or path.read_bytes() != data):
             raise UserError(f"{folder}/{name} is not what was exported: remove {folder}, and export it again.")

@@ -7,9 +7,10 @@ A campaign goes round one circle per deployment, numbered from 1:
 A simulator may fail between shards (`failed`). `stopped` and `resumed` may come at any time. An event is stored as the
 registry stores any class, with a name and a version, so that a field can be added later.
 
-A campaign whose field is no simulator writes down what leaves and comes home, too: `exported(d)` is a bundle that may
-collect the batch of deployment d, `withdrawn(d)` and `abandoned(d)` close it without data, `candidate(d)` is a further
-training on the same data, and `amended` changes what the campaign was told at its beginning.
+A campaign whose field is no simulator writes down what leaves and comes home, too: `candidate(d)` is a further training
+on the same data, `judged(d)` a verdict on a policy that may leave, `exported(d)` is a bundle that may collect the batch
+of deployment d, `withdrawn(d)` and `abandoned(d)` close it without data, and `amended` changes what the campaign was
+told at its beginning.
 """
 
 import json
@@ -213,6 +214,21 @@ class Candidate:
     """With its settings, which later trainings keep."""
 
 
+@stored("event/judged")
+@dataclass(frozen=True)
+class Judged:
+    """Somebody, or a gate, has looked at a policy before it leaves. The last verdict on a policy counts."""
+
+    policy: str
+    """In the store."""
+    go: bool
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{'GO' if self.go else 'NO-GO'}: {self.reason}"
+
+
 @stored("event/exported")
 @dataclass(frozen=True)
 class Exported:
@@ -225,11 +241,15 @@ class Exported:
     trained: int
     """The policy was trained after this deployment; 0: no policy, the baseline controller explores."""
     head: str
-    """The digest of the event that trained it, which the bundle and its recordings name."""
+    """The digest of the last event before it left, which the bundle and its recordings name."""
     final: bool = False
     """Whether the budget is spent, so that nothing is awaited."""
     verdict: str | None = None
-    """What a gate said of the policy; None: nobody was asked."""
+    """What was said of the policy; None: nobody was asked."""
+    policy: str = ""
+    """In the store; empty where there is none, and in campaigns from before it was kept."""
+    of: str | None = None
+    """The bundle that left before, if this one goes back to it: with the same policy, for another round."""
 
 
 @stored("event/withdrawn")
@@ -295,14 +315,14 @@ class Checkpoint:
 
 
 What: TypeAlias = (
-    Created | Shard | Failed | Collected | Trained | Evaluated | Candidate | Exported | Withdrawn | Abandoned | Amended
-    | Stopped | Resumed | Finished
+    Created | Shard | Failed | Collected | Trained | Evaluated | Candidate | Judged | Exported | Withdrawn | Abandoned
+    | Amended | Stopped | Resumed | Finished
 )  # fmt: skip
 KINDS: dict[str, type] = {
     cls.__name__.lower(): cls
     for cls in (
-        Created, Shard, Failed, Collected, Trained, Evaluated, Candidate, Exported, Withdrawn, Abandoned, Amended,
-        Stopped, Resumed, Finished,
+        Created, Shard, Failed, Collected, Trained, Evaluated, Candidate, Judged, Exported, Withdrawn, Abandoned,
+        Amended, Stopped, Resumed, Finished,
     )
 }  # fmt: skip
 

@@ -7,18 +7,20 @@ campaign.ingest(["monday.musbo"])
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from musbo.algorithms.method import Method
 from musbo.algorithms.recipes import Preset
 from musbo.campaign import bundles, homecoming, settings
 from musbo.campaign.api import start
-from musbo.campaign.bundles import Bundle
+from musbo.campaign.bundles import Bundle, Leaving, Made
 from musbo.campaign.changes import changed
-from musbo.campaign.events import Abandoned, Amended, Event, Exported, Withdrawn
+from musbo.campaign.events import Abandoned, Amended, Event, Exported, Judged, Trained, Withdrawn
+from musbo.campaign.history import parting
 from musbo.campaign.homecoming import Checked, Home
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.news import Observer, unobserved
@@ -37,10 +39,14 @@ from musbo.data.batch import Batch
 from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 from musbo.data.mapping import Mapping as ColumnMapping
+from musbo.field.bundle import zip_bytes
 from musbo.field.dry_run import values_of
 from musbo.field.find import find_task
 from musbo.tasks.find import digest
 from musbo.tasks.task import Task
+
+Make: TypeAlias = Callable[[Leaving], Made]
+"""A bundle, as soon as it is known what it says of its round."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class Campaign:
         cls,
         task: str | Task,
         *,
-        data: Sequence[str | Path | Batch | Logs],
+        data: Sequence[str | Path | Batch | Logs] = (),
         mapping: ColumnMapping | str | Path | None = None,
         algo: str = "musbo",
         preset: Preset | None = None,
@@ -99,7 +105,11 @@ class Campaign:
         settings: Mapping[str, Any] | None = None,
         out: str | Path | None = None,
     ) -> "Campaign":
-        """A new campaign that begins with logs; they count as its first deployments. `musbo.run` says the rest."""
+        """A new campaign. `musbo.run` says what the arguments are.
+
+        Each item of `data` counts as a deployment. Without data, the controller of the site acts in the first round,
+        with a little noise around it.
+        """
         from musbo.campaign.settings import campaign
 
         asked = campaign(task, algo, preset, seed, budget, batch_size, None, method)
@@ -130,6 +140,10 @@ class Campaign:
         """Read everything, and change nothing."""
         return verify(self.folder)
 
+    def parts_from(self, other: "str | Path | Campaign") -> str | None:
+        """Where this and another copy of the campaign part, as a sentence; None where they are two campaigns."""
+        return parting(self.folder, other.folder if isinstance(other, Campaign) else given(other))
+
     # What it does
 
     def train(
@@ -143,7 +157,8 @@ class Campaign:
         """Train on everything that came home; where that is done already, nothing happens.
 
         With `again`, another candidate for the open round is trained on the same data, with other random numbers and
-        possibly other `settings` of the method, which later trainings keep. The newest candidate is exported.
+        possibly other `settings` of the method. The newest candidate counts until another one is exported: later
+        trainings go on from it, with its settings.
         """
         keep_compiled()
         if settings and not again:
@@ -153,9 +168,11 @@ class Campaign:
             return result
         with self._opened(observe) as runner:
             now = runner.status()
-            if now.phase not in ("collect", "finished") or not now.trained:
-                raise UserError("there is no candidate yet to train another one beside: `musbo train` comes first.")
-            runner.train_again(changed(runner.settings.method, settings or {}))
+            if not (now.may_leave and now.trained):
+                raise UserError(f"there is no candidate yet to train another one beside. {self._says(now)}")
+            runner.train_again(changed(now.creation.settings.method, settings or {}))
+            if now.finished:
+                runner.write_results()
         return summary(self.folder)
 
     def export(
@@ -164,40 +181,121 @@ class Campaign:
         out: str | Path | None = None,
         limits: str | Path | Mapping[str, Any] | None = None,
         bundle: str | None = None,
+        candidate: int | None = None,
     ) -> Bundle:
-        """Write the newest policy as a bundle for the open round. It spends nothing; again, it changes nothing.
+        """Write the policy as a bundle for the open round. It spends nothing; again, it changes nothing.
 
-        `bundle` is the id, or its beginning, of one that was exported before: to go back to it.
+        In the first round of a campaign without data there is no policy: the bundle runs the site's own controller
+        with a little noise. `candidate` is the number of one of several policies, from 1; it counts from then on. By
+        default the newest leaves, or the one that left already. `bundle` is the id, or its beginning, of one that was
+        exported before: its policy goes out again, for this round. `limits` come on top of those of `amend`.
         """
         keep_compiled()
+        if bundle is not None and candidate is not None:
+            raise UserError("say a bundle to go back to, or a candidate: not both.")
         with self._opened() as runner:
             now = runner.status()
-            if now.phase not in ("collect", "finished") or not now.trained:
+            if not now.may_leave:
                 raise UserError(f"there is nothing to export yet. {self._says(now)}")
-            name = f"round-{now.deployment}"
-            name = "final" if now.finished else name
+            told = {**json.loads(now.creation.limits or "{}"), **bundles.read_limits(limits)}
             if bundle is None:
-                said = bundles.read_limits(limits) if limits is not None else json.loads(now.creation.limits or "{}")
-                made, about = bundles.make(self.folder, said)
-                archive = runner.store.put_bytes(bundles.zip_bytes(made.files), ".zip")
-                event = Exported(made.id, archive, about.deployment, about.ledger, now.finished)
-                self._leave(runner, event, now)
-                return bundles.put(self.folder, f"{name}-{made.id[:8]}", out, made, about)
-            old = self._former(runner, bundle)
-            self._leave(runner, replace(old, final=now.finished), now)
-            return bundles.again(self.folder, f"{name}-{old.bundle[:8]}", out, runner.store.get(old.archive))
+                make, event = self._leaving(runner, candidate, told)
+            else:
+                make, event = self._going_back(runner, bundle, told)
+            return self._leave(runner, make, event, out)
 
-    def _leave(self, runner: Runner, event: Exported, now: Status) -> None:
-        if event not in now.exports.get(now.deployment, ()):
+    def _leaving(self, runner: Runner, candidate: int | None, limits: Mapping[str, Any]) -> tuple[Make, Exported]:
+        """How the bundle of a candidate is made, and what is written down of it."""
+        now = runner.status()
+        if now.begins:
+            if candidate is not None:
+                raise UserError("there is no candidate yet: your own controller acts in the first round.")
+            return partial(bundles.make_first, now.creation, runner.task, limits), Exported("", "", 0, "")
+        d = max(now.trained)
+        chosen = now.trained[d] if candidate is None else self._candidate(now, candidate)
+        verdict = self._verdict(now, chosen.policy)
+        event = Exported("", "", d, "", now.finished, verdict and verdict.text, chosen.policy)
+        return partial(bundles.make, self.folder, limits, policy=chosen.policy), event
+
+    def _going_back(self, runner: Runner, bundle: str, limits: Mapping[str, Any]) -> tuple[Make, Exported]:
+        """The same of a bundle that left before."""
+        old, awaited = self._former(runner, bundle), not runner.status().finished
+        self._verdict(runner.status(), old.policy)
+        make = partial(bundles.again, runner.store.get(old.archive), limits, awaited)
+        # One that goes back stands for the one that it goes back to.
+        return make, replace(old, final=not awaited, of=old.of or old.bundle)
+
+    def _verdict(self, now: Status, policy: str) -> Judged | None:
+        """The verdict on a policy that is to leave; refused after a NO-GO."""
+        verdict = now.verdicts.get(policy)
+        if verdict is not None and not verdict.go:
+            raise UserError(
+                f"this policy was judged a NO-GO ({verdict.reason}): train another one with `musbo train {self.folder} "
+                f"--again`, or overrule it with `musbo judge {self.folder} --go REASON`."
+            )
+        return verdict
+
+    def _leave(self, runner: Runner, make: Make, event: Exported, out: str | Path | None) -> Bundle:
+        """Write the bundle down, unless it left for this round already, and put its files in their place."""
+        now = runner.status()
+        number = None if now.finished else now.deployment
+        made, event = self._once(runner, make, event, number)
+        current = now.trained[max(now.trained)].policy if now.trained else ""
+        another = event.of is None and event.policy not in ("", current)
+        if another or event not in now.exports.get(now.deployment, ()):
             runner.ledger.append(event, now.deployment)
+            if now.finished:
+                runner.write_results()  # another candidate may count from now on
+        name = "final" if number is None else f"round-{number}"
+        return bundles.put(self.folder, f"{name}-{event.bundle[:8]}", out, made)
+
+    def _once(self, runner: Runner, make: Make, event: Exported, number: int | None) -> tuple[Made, Exported]:
+        """The bundle, and what is written down of it: the same again, if it left for this round before."""
+        now = runner.status()
+        for left in reversed(now.exports.get(now.deployment, ())):
+            if (left.policy, left.of, left.verdict) == (event.policy, event.of, event.verdict):
+                made = make(Leaving(number, left.head, left.verdict))
+                if made.contents.id == left.bundle:
+                    return made, left
+        head = runner.ledger.digests()[-1]
+        made = make(Leaving(number, head, event.verdict))
+        if (before := self._exported(runner).get(made.contents.id)) is not None:
+            return made, before  # it was called back, and is awaited again
+        archive = runner.store.put_bytes(zip_bytes(made.contents.files), ".zip")
+        return made, replace(event, bundle=made.contents.id, archive=archive, head=head)
+
+    def _exported(self, runner: Runner) -> dict[str, Exported]:
+        """Everything that ever left, by its id."""
+        every = [event.what for event in runner.ledger.events() if isinstance(event.what, Exported)]
+        return {each.bundle: each for each in every}
 
     def _former(self, runner: Runner, bundle: str) -> Exported:
-        every = [event.what for event in runner.ledger.events() if isinstance(event.what, Exported)]
-        found = {each.bundle: each for each in every if bundle and each.bundle.startswith(bundle)}
+        every = self._exported(runner)
+        found = {name: each for name, each in every.items() if bundle and name.startswith(bundle)}
         if len(found) != 1:
-            some = ", ".join(dict.fromkeys(each.bundle[:12] for each in every)) or "none"
+            some = ", ".join(name[:12] for name in every) or "none"
             raise UserError(f"{len(found)} bundles of this campaign begin with {bundle!r}; it exported: {some}.")
         return next(iter(found.values()))
+
+    def _candidate(self, now: Status, number: int) -> Trained:
+        made = now.candidates[max(now.trained)]
+        if not 1 <= number <= len(made):
+            raise UserError(f"there is no candidate {number}: this round has {len(made)}, counted from 1.")
+        return made[number - 1]
+
+    def judge(self, go: bool, reason: str, *, candidate: int | None = None) -> None:
+        """Write a verdict on the policy that may leave next, or on another `candidate`: a GO, or a NO-GO.
+
+        After a NO-GO it cannot be exported. The last verdict counts; the ledger and the bundle keep it.
+        """
+        if not reason.strip():
+            raise UserError("say why: the verdict is kept with its reason.")
+        with self._opened(task=False) as runner:
+            now = runner.status()
+            if not (now.may_leave and now.trained):
+                raise UserError(f"there is no policy to judge yet. {self._says(now)}")
+            chosen = now.trained[max(now.trained)] if candidate is None else self._candidate(now, candidate)
+            runner.ledger.append(Judged(chosen.policy, go, reason.strip()), now.deployment)
 
     def check(
         self,
@@ -206,7 +304,7 @@ class Campaign:
         mapping: ColumnMapping | str | Path | None = None,
         bundle: str | None = None,
     ) -> Checked:
-        """What `ingest` would find; nothing is changed."""
+        """What `ingest` would read, and what the doctor says of it; nothing is changed, and no lock is held."""
         keep_compiled()
         every, refused = homecoming.arrivals(data, mapping)
         with looked_at(self.folder, self._task, self._trust) as runner:
@@ -234,7 +332,7 @@ class Campaign:
         with self._opened() as runner:
             if not refused and (d := homecoming.known(runner.ledger, every)) is not None:
                 return Ingested(d, sum(len(each.logs) for each in every), again=True)
-            homecoming.require_open(runner.ledger)
+            homecoming.require_open(runner.ledger, every)
             said = None if bundle is None else homecoming.expected_bundle(runner.ledger, bundle)
             found = homecoming.examined(runner, every, refused, said)
             homecoming.require_accepted(found, accept)
@@ -278,7 +376,11 @@ class Campaign:
             now = runner.status()
             if budget is not None and budget < max(now.deployed, 1):
                 raise UserError(f"{now.deployed} deployments are spent: a budget of {budget} is too small.")
-            told = None if limits is None else json.dumps(dict(bundles.read_limits(limits)))
+            told = None
+            if limits is not None:
+                found = bundles.read_limits(limits)
+                bundles.require_limits(now.creation.task, found)
+                told = json.dumps(dict(found))
             event = Amended(budget, told, reason=reason)
             if reward:
                 name = settings.task_in(self.folder, now.creation.settings.task)

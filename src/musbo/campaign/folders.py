@@ -44,9 +44,11 @@ def create(
     """
     task = load_task(settings.task, given, trusted=True)  # the user has just named it
     ours = settings.task in TASKS and given is None  # those are tested
-    tried = (
-        Tried(()) if ours else dry_run(replace(task, simulator=None) if field else task)
-    )  # before its reward is asked for anything
+    # Before its reward is asked for anything.
+    if field:  # of a task of ours too: on a later visit another one may be given in its place
+        tried = Tried(values_of(task)) if ours else dry_run(replace(task, simulator=None))
+    else:
+        tried = Tried(()) if ours else dry_run(task)
     batches = [rewarded(logs.batch, task, logs.source) for logs in data]
     odd = [
         tuple(finding.text for finding in require_sound(batch, task, logs.source, logs.origin))
@@ -63,11 +65,6 @@ def create(
             require_rewards(task, batch)
             odd[i] += tuple(each.text for each in agreement(task, batch, "the logged").cautions)
     missing = settings.budget - len(data)
-    if field and not data:
-        raise UserError(
-            "the first policy of a campaign in the field is learned from logs of your own controller: give them with "
-            "--data. They count as the first deployments."
-        )
     if missing and not field and (reason := no_simulator(task)):
         hint = "" if task.simulator else " Bring a batch for each with --data, or lower --budget."
         what = f"{missing} of {settings.budget} deployments would have to be collected here"

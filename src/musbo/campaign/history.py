@@ -7,16 +7,20 @@ from typing import Any
 from musbo.campaign.events import (
     Abandoned,
     Amended,
+    Candidate,
     Collected,
     Created,
     Event,
     Exported,
     Failed,
+    Judged,
     Trained,
+    What,
     kind_of,
 )
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER
+from musbo.campaign.rounds import Round, promised, real, rounds
 from musbo.core.inside import inside
 from musbo.core.plain import plain
 
@@ -33,6 +37,10 @@ class Line:
     text: str
     digest: str
     """The hash of the event, which stands for all before it too."""
+    imagined: float | None = None
+    """Reward per step: of a policy what was foreseen, of a batch what was foreseen of the policy that collected it."""
+    real: float | None = None
+    """Of a batch, what came true."""
 
     def plain(self) -> dict[str, Any]:
         return plain(self)
@@ -41,20 +49,42 @@ class Line:
 def history(folder: Path) -> list[Line]:
     """Every event, oldest first."""
     with Ledger(inside(folder, LEDGER)) as ledger:
-        pairs = zip(ledger.events(), ledger.digests(), strict=True)
-        return [Line(e.id, e.time, e.deployment, kind_of(e.what), _text(e), digest) for e, digest in pairs]
+        events, digests, now = ledger.events(), ledger.digests(), ledger.status()
+    every = {each.number: each for each in rounds(events, now)} if now.field else {}
+    return [_line(event, digest, every.get(event.deployment)) for event, digest in zip(events, digests, strict=True)]
 
 
-def _text(event: Event) -> str:
-    match event.what:
+def _line(event: Event, digest: str, of: Round | None) -> Line:
+    what, imagined, came = event.what, None, None
+    match what:
+        case Trained() as training:
+            imagined = promised(training)
+        case Candidate(training):
+            imagined = promised(training)
+        case Collected():
+            imagined, came = of.promised if of else None, real(what)
+    parts = [_text(what)]
+    parts += [] if imagined is None else [f"imagined reward {imagined:.4g} per step"]
+    parts += [] if came is None else [f"real reward {came:.4g} per step"]
+    text = ", ".join(filter(None, parts))
+    return Line(event.id, event.time, event.deployment, kind_of(what), text, digest, imagined, came)
+
+
+def _text(what: What) -> str:
+    match what:
         case Created(settings, field=field):
             return f"{settings.algo} on {settings.task}, budget {settings.budget}" + ", in the field" * field
         case Collected(transitions=n, source=source):
             return f"{n:,} transitions" + (f" from {source}" if source else "")
         case Trained() as training:
             return f"policy {training.policy_sha256[:12]}"
-        case Exported(bundle, _, trained):
-            return f"bundle {bundle[:12]}, trained after deployment {trained}"
+        case Candidate(training):
+            return f"another policy {training.policy_sha256[:12]}"
+        case Judged(policy):
+            return f"policy {policy[:12]}: {what.text}"
+        case Exported(bundle, trained=trained, of=of):
+            whose = f"trained after deployment {trained}" if trained else "the site's own controller"
+            return f"bundle {bundle[:12]}, {whose}" + (f", going back to {of[:12]}" if of else "")
         case Abandoned(spent, reason):
             return f"spent: {reason}" if spent else "it never ran"
         case Amended(budget, limits, task, reason=reason):

@@ -28,7 +28,7 @@ from musbo.data.logs import Logs, from_batch
 from musbo.data.mapping import Mapping
 from musbo.data.preview import Preview, previews_with
 from musbo.data.readers.choose import MINARI, require_file
-from musbo.data.readers.recording import is_recording, recording_header
+from musbo.data.readers.recording import is_recording, ledger_head
 from musbo.data.rewards import rewarded
 
 SHOWN = 5
@@ -49,7 +49,7 @@ class Arrival:
     recording: Path | None = None
     """Where it is, if it is one: it holds more than a batch does, and is kept."""
     head: str | None = None
-    """The event that trained its bundle's policy, where it says so."""
+    """The event that its bundle names, where it says one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,61 +97,80 @@ def _arrival(file: Home, i: int, mapping: Mapping | str | Path | None) -> Arriva
     try:
         require_file(path := given(file), str(file))
         ours = is_recording(path)
-        head = recording_header(path, str(file)).get("ledger") if ours else None
+        head = ledger_head(path, str(file)) if ours else None
         with path.open("rb") as opened:
             name = sha256_of(opened)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}; check the path.") from error
     logs = read_logs(file, None if ours else mapping)
-    return Arrival(str(file), name, logs, path if ours else None, head if isinstance(head, str) else None)
+    return Arrival(str(file), name, logs, path if ours else None, head)
 
 
 def known(ledger: Ledger, every: Sequence[Arrival]) -> int | None:
-    """The round that these recordings came home in already; None if they are new."""
-    rounds = {name: d for d, item in ledger.status().collected.items() for name in item.files}
-    old = [each for each in every if each.digest in rounds]
-    if old and len(old) < len(every):
-        raise UserError(
-            f"{old[0].name} came home in round {rounds[old[0].digest]} already, and others did not: name the new ones "
-            "alone."
-        )
-    return rounds[old[0].digest] if old else None
+    """The round that all of these came home in already; None if some are new."""
+    rounds = _rounds(ledger)
+    return rounds[every[0].digest] if every and all(each.digest in rounds for each in every) else None
 
 
-def require_open(ledger: Ledger) -> None:
-    """Refuse data while no round is open, and say why."""
+def _rounds(ledger: Ledger) -> dict[str, int]:
+    """The round of everything that ever came home, by its digest."""
+    return {name: d for d, item in ledger.status().collected.items() for name in item.files}
+
+
+def require_open(ledger: Ledger, every: Sequence[Arrival]) -> None:
+    """Refuse data while no round is open, and say why; a reason of their own comes first."""
     if reason := _closed(ledger):
+        require_accepted([each for each in _belong(ledger, every, None) if each.level == "error"], accept=False)
         raise UserError(f"{reason}.")
 
 
 def _closed(ledger: Ledger) -> str | None:
     now = ledger.status()
+    folder = ledger.path.parent
     if now.finished:
-        return "the budget is spent, so no round is open: give it more with `musbo amend --budget`"
+        return f"the budget is spent, so no round is open: give it more with `musbo amend {folder} --budget N`"
     if now.phase != "collect":
-        return f"round {now.deployment} has its data, and waits for `musbo train`: then the next round opens"
+        return f"round {now.deployment} has its data: `musbo train {folder}` comes first, then the next round"
     if not now.exports.get(now.deployment):
-        return f"nothing has left for round {now.deployment} yet: `musbo export` comes first"
+        return f"nothing has left for round {now.deployment} yet: `musbo export {folder}` comes first"
     return None
 
 
 def expected_bundle(ledger: Ledger, said: str) -> str:
     """The bundle that left for the open round whose id begins so."""
-    now = ledger.status()
-    left = dict.fromkeys(export.bundle for export in now.exports.get(now.deployment, ()))
+    left = _expected(ledger)
     found = [bundle for bundle in left if said and bundle.startswith(said)]
     if len(found) != 1:
         some = ", ".join(bundle[:12] for bundle in left) or "none"
-        raise UserError(
-            f"{len(found)} bundles that left for round {now.deployment} begin with {said!r}; these left: {some}."
-        )
+        number = ledger.status().deployment
+        raise UserError(f"{len(found)} bundles that left for round {number} begin with {said!r}; these left: {some}.")
     return found[0]
 
 
-def _belongs(ledger: Ledger, each: Arrival, said: str | None) -> Iterator[Finding]:
-    """Whether the bundle that made it is one that left for the open round."""
+def _expected(ledger: Ledger) -> dict[str, str]:
+    """The bundles that left for the open round, each with the ledger head that it names."""
     now = ledger.status()
-    left = {export.bundle for export in now.exports.get(now.deployment, ())}
+    left = () if now.deployment in now.collected else now.exports.get(now.deployment, ())
+    return {export.bundle: export.head for export in left if not export.final}
+
+
+def _belong(ledger: Ledger, every: Sequence[Arrival], said: str | None) -> list[Finding]:
+    """Whether each is new, and made with a bundle that left for the open round."""
+    rounds, left = _rounds(ledger), _expected(ledger)
+    new = ", ".join(Path(each.name).name for each in every if each.digest not in rounds)
+    found = []
+    for each in every:
+        if (d := rounds.get(each.digest)) is not None:
+            what = f"it came home in round {d} already" + (f", and {new} did not" if new else "")
+            mine = [Finding("came home already", "error", what, "name what is new alone")]
+        else:
+            mine = _belongs(ledger, left, each, said)
+        found += [replace(finding, source=each.logs.source) for finding in mine]
+    return found
+
+
+def _belongs(ledger: Ledger, left: dict[str, str], each: Arrival, said: str | None) -> Iterator[Finding]:
+    """Whether the bundle that made it is one of those that `left` for the open round."""
     own = each.logs.bundles
     if not own and said is None:
         what = "nothing says which bundle made these data"
@@ -161,46 +180,57 @@ def _belongs(ledger: Ledger, each: Arrival, said: str | None) -> Iterator[Findin
         yield Finding("unknown bundle", "note", what, "nothing, if that is so")
     for bundle in own:
         if bundle not in left:
-            what, do = _why(ledger, bundle, str(each.head), now.deployment)
+            what, do = _why(ledger, bundle, each.head)
             yield Finding("another bundle", "error", what, do)
+        elif each.head is not None and each.head != left[bundle]:
+            what = f"it names bundle {bundle[:12]}, but not the ledger head of that bundle, so its header was changed"
+            yield Finding("another bundle", "error", what, "take the file from the machine again")
         elif said is not None and bundle != said:
             what = f"it says that bundle {bundle[:12]} made it, and not {said[:12]}"
             yield Finding("another bundle", "error", what, "leave --bundle out, or name the other one")
 
 
-def _why(ledger: Ledger, bundle: str, head: str, number: int) -> tuple[str, str]:
+def _why(ledger: Ledger, bundle: str, head: str | None) -> tuple[str, str]:
     """Why data belong elsewhere, and what to do."""
-    made = f"it was made with bundle {bundle[:12]}"
-    for event in reversed(ledger.events()):
-        if isinstance(event.what, Exported) and event.what.bundle == bundle:
-            if event.what.final:
-                return f"{made}, which left when the budget was spent", "nothing is awaited from it"
-            if event.deployment == number:
-                return f"{made}, which was called back from round {number}", "export it again, if it ran"
-            closed = f"it belongs to round {event.deployment}, which is closed; round {number} is open now"
-            return closed, "leave it out"
-    last = [export.what.head for export in ledger.events() if isinstance(export.what, Exported)]
+    now, folder, made = ledger.status(), ledger.path.parent, f"it was made with bundle {bundle[:12]}"
+    every = [(event.deployment, event.what) for event in ledger.events() if isinstance(event.what, Exported)]
+    d, export = next(((d, each) for d, each in reversed(every) if each.bundle == bundle), (0, None))
+    if export is not None:
+        if export.final:
+            return f"{made}, which left when the budget was spent", "nothing is awaited from it"
+        if d in now.collected:
+            what = f"it belongs to round {d}, which is closed"
+            return what, f"{now.collected[d].source} came home, and all recordings come home at once"
+        if d in now.lost:
+            what = f"it belongs to round {d}, which was abandoned as spent ({now.lost[d].reason})"
+            return what, "it is closed, so leave this out"
+        what = f"{made}, which was called back from round {d}"
+        return what, f"if it ran after all, `musbo export {folder} --bundle {bundle[:12]}` says so"
+    verify = "`musbo verify` with both directories says where they part"
+    if head is None:
+        return f"{made}, which never left this campaign", "ingest it in the campaign that exported it"
     if ledger.has(head):
         return (
-            f"{made}, which never left this campaign, though its policy was trained here (event {head[:12]})",
-            "it was exported by a copy: ingest it there, or export this policy here first",
+            f"{made}, which never left this campaign, though it knows the campaign up to event {head[:12]}",
+            f"a copy that went on by itself exported it, so ingest it there; {verify}",
         )
+    last = every[-1][1].head[:12] if every else "none"
     return (
         f"{made} of the ledger head {head[:12]}, and no event here has this hash: another campaign made it, or a copy "
-        f"of this one that went on by itself (the head of what left last here is {last[-1][:12] if last else 'none'})",
-        "`musbo verify` with both directories says where they part",
+        f"of this one that went on by itself (the head of what left last here is {last})",
+        verify,
     )
 
 
 def examined(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding], said: str | None) -> list[Finding]:
     """What the doctor says, the gravest first; `said` is the bundle that made what does not name its own."""
     logs = [each.logs for each in every]
-    found = [*refused, *examine(logs, runner.task, runner.batches(), Expected(runner.settings.batch_size))]
+    found = [*refused, *_belong(runner.ledger, every, said)]
+    found += examine(logs, runner.task, runner.batches(), Expected(runner.settings.batch_size))
     for each in every:
-        mine = list(_belongs(runner.ledger, each, said))
         if len(each.logs) == 0:
-            mine.append(Finding("empty", "error", "no transition is in it", "leave it out"))
-        found += [replace(finding, source=each.logs.source) for finding in mine]
+            what = "no transition is in it"
+            found.append(Finding("empty", "error", what, "leave it out", source=each.logs.source))
     if every and sum(map(len, logs)) < 2:
         found.append(Finding("too few", "error", "a batch needs two transitions", "collect more", source=every[0].name))
     return in_order(found)

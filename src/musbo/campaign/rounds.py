@@ -1,26 +1,30 @@
 """Rounds: where each deployment of a campaign in the field stands, and which verb comes next.
 
-    candidate -> exported -> returned        data came home: the deployment is spent
-                          -> abandoned       spent without data
-                          -> candidate       withdrawn, or it never ran: nothing is spent
+    candidate -> (gated) -> exported -> returned        data came home: the deployment is spent
+                                     -> abandoned       spent without data
+                                     -> candidate       withdrawn, or it never ran: nothing is spent
 
-A candidate is a trained policy that has not left yet; there may be several, and the newest is exported. The state of
-a round is a fold over the events, as the status is. `NEXT` is the table of verbs.
+A candidate is a trained policy that has not left yet; there may be several. It is gated once somebody has judged it:
+without a verdict it may leave, after a NO-GO it may not. The first round of a campaign that begins without data has no
+policy: the controller of the site acts. The state of a round is a fold over the events, as the status is. `NEXT` is
+the table of verbs.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from musbo.campaign.events import Abandoned, Collected, Event, Exported, Withdrawn
+from musbo.campaign.events import Abandoned, Collected, Event, Exported, Trained, Withdrawn
 from musbo.campaign.status import Status
+from musbo.campaign.summary import per_step
 
-State: TypeAlias = Literal["waiting", "candidate", "exported", "returned", "abandoned"]
+State: TypeAlias = Literal["waiting", "candidate", "gated", "exported", "returned", "abandoned"]
 Verb: TypeAlias = Literal["train", "export", "ingest", "done"]
 
 NEXT: dict[State, tuple[Verb, str]] = {
     "waiting": ("train", "train its policy: `musbo train {folder}`"),
     "candidate": ("export", "send it to the field: `musbo export {folder}`"),
+    "gated": ("export", "its policy was judged a GO; send it to the field: `musbo export {folder}`"),
     "exported": (
         "ingest",
         "let the bundle run, then bring its recordings home: `musbo ingest {folder} FILES`. If it will not run: `musbo "
@@ -29,6 +33,20 @@ NEXT: dict[State, tuple[Verb, str]] = {
     "returned": ("train", "train on the new data: `musbo train {folder}`"),
 }
 """What comes next, by the state of the open round."""
+BEGIN = (
+    "export",
+    "there is no policy yet, so your own controller runs first, with a little noise around it: `musbo export {folder}`",
+)
+"""Of the first round without data."""
+NO_GO = (
+    "train",
+    "its policy was judged a NO-GO ({reason}): train another one with `musbo train {folder} --again --set NAME=VALUE`, "
+    "go back with `musbo export {folder} --bundle ID`, or judge it anew with `musbo judge {folder} --go REASON`",
+)
+OUTDATED = (
+    "train",
+    "the reward has changed since its policy was trained: train another one with `musbo train {folder} --again`",
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +57,8 @@ class Round:
     state: State
     candidates: int = 0
     """Policies that were trained for it."""
+    verdict: str | None = None
+    """What was said of the one that counts, before it left."""
     bundles: tuple[str, ...] = ()
     """Every bundle that left for it."""
     called_back: int = 0
@@ -56,40 +76,63 @@ class Round:
 
 def rounds(events: Iterable[Event], now: Status) -> list[Round]:
     """Every round so far, and the open one if the budget is not spent."""
-    left: dict[int, list[str]] = {}
+    left: dict[int, list[Exported]] = {}
     back: dict[int, int] = {}
     for event in events:
         d = event.deployment
         match event.what:
-            case Exported(bundle=bundle):
-                left.setdefault(d, []).append(bundle)
+            case Exported() as export:
+                left.setdefault(d, []).append(export)
             case Withdrawn() | Abandoned(spent=False):
                 back[d] = back.get(d, 0) + 1
     numbers = sorted({*now.collected, *now.lost, *(() if now.finished else (now.deployment,))})
-    return [_round(d, now, tuple(dict.fromkeys(left.get(d, ()))), back.get(d, 0)) for d in numbers]
+    return [_round(d, now, left.get(d, []), back.get(d, 0)) for d in numbers]
 
 
-def _round(d: int, now: Status, bundles: tuple[str, ...], back: int) -> Round:
-    trained = max((i for i in now.trained if i < d), default=None)
-    made = now.candidates.get(trained, ()) if trained is not None else ()
+def _round(d: int, now: Status, left: list[Exported], back: int) -> Round:
     batch = now.collected.get(d)
-    own = None if batch is not None and batch.source and not bundles else made[-1] if made else None
-    promise = own.forecast if own else None
+    brought = batch is not None and not left
+    made = () if brought else now.candidates.get(max((i for i in now.trained if i < d), default=0), ())
+    out = list(now.exports.get(d, left if d in now.lost else ()))
+    ran = that_ran(batch, out) if batch else out[-1] if out else None
+    own = trained_as(ran, now) if ran else now.trained[max(now.trained)] if made and not batch else None
+    verdict = ran.verdict if ran else now.verdict.text if own and now.verdict else None
     return Round(
         d,
         state_of(d, now),
-        len(made) if own else 0,
-        bundles,
+        len(made),
+        verdict,
+        tuple(dict.fromkeys(export.bundle for export in left)),
         back,
         batch.transitions if batch else 0,
-        batch.source if batch and not bundles else None,
+        batch.source if batch and brought else None,
         now.lost[d].reason if d in now.lost else "",
-        promise.total / promise.steps if promise and promise.total is not None and promise.steps else None,
-        _per_step(batch) if batch else None,
+        promised(own),
+        real(batch) if batch else None,
     )
 
 
-def _per_step(batch: Collected) -> float | None:
+def that_ran(batch: Collected, left: list[Exported]) -> Exported | None:
+    """What made a batch, of all that left for its round; None where several did or nobody knows."""
+    found = {export.bundle: export for export in left if export.bundle in batch.bundles}
+    found = found or ({left[-1].bundle: left[-1]} if left and not batch.bundles else {})
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def trained_as(export: Exported, now: Status) -> Trained | None:
+    """The training that the policy of a bundle came from."""
+    made = now.candidates.get(export.trained, ())
+    return next((each for each in reversed(made) if export.policy in (each.policy, "")), None)
+
+
+def promised(training: Trained | None) -> float | None:
+    """Reward per step that was imagined of a policy."""
+    forecast = training.forecast if training else None
+    return per_step(forecast.total, forecast.steps) if forecast else None
+
+
+def real(batch: Collected) -> float | None:
+    """Mean reward per step of a batch."""
     if batch.rewards is not None:
         return batch.rewards.recorded
     return batch.mean_return / batch.mean_length if batch.mean_return is not None and batch.mean_length else None
@@ -103,7 +146,9 @@ def state_of(d: int, now: Status) -> State:
         return "returned"
     if d in now.exports:
         return "exported"
-    return "candidate" if now.phase == "collect" and now.trained else "waiting"
+    if not now.may_leave:
+        return "waiting"
+    return "gated" if now.verdict else "candidate"
 
 
 @dataclass(frozen=True)
@@ -126,5 +171,13 @@ def what_next(now: Status, folder: object) -> Next:
         return Next(
             "done", f"the budget of {budget} is spent: {export}; `musbo amend {folder} --budget N` gives it more"
         )
-    verb, text = NEXT[state_of(d, now)]
-    return Next(verb, f"round {d} of {budget}: {text.format(folder=folder, number=d)}")
+    state = state_of(d, now)
+    verb, text = NEXT[state]
+    if state == "candidate" and now.begins:
+        verb, text = BEGIN
+    if state in ("candidate", "gated") and now.outdated:
+        verb, text = OUTDATED
+    reason = ""
+    if state == "gated" and now.verdict and not now.verdict.go:
+        (verb, text), reason = NO_GO, now.verdict.reason
+    return Next(verb, f"round {d} of {budget}: {text.format(folder=folder, number=d, reason=reason)}")

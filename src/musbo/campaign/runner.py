@@ -108,7 +108,7 @@ def advance(
                     runner.finish()
                 case Done():
                     if created.field:
-                        export(folder, runner.ledger, runner.store)
+                        runner.write_results()
                     return summarise(runner.status())
             give_back()
 
@@ -453,8 +453,13 @@ class Runner:
         self.ledger.append(event, d)
         self.observe(Completed(d, event))
 
+    def write_results(self) -> None:
+        """The files that a person looks for; none where every deployment was lost."""
+        if self.status().trained:
+            export(self.folder, self.ledger, self.store)
+
     def finish(self) -> None:
-        export(self.folder, self.ledger, self.store)
+        self.write_results()
         self.ledger.append(Finished(), self.settings.budget)
         self.observe(Ended(summarise(self.status())))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from musbo.algorithms.method import Method
 from musbo.campaign.events import (
     Abandoned,
     Amended,
@@ -20,6 +21,7 @@ from musbo.campaign.events import (
     Exported,
     Failed,
     Finished,
+    Judged,
     Resumed,
     Shard,
     Stopped,
@@ -33,20 +35,20 @@ from musbo.core.errors import UserError
 Phase: TypeAlias = Literal["new", "collect", "train", "evaluate", "finished"]
 
 _ANY_TIME = (Stopped, Resumed, Amended)
-_BETWEEN = (Candidate, Exported, Withdrawn, Abandoned)
+_BETWEEN = (Candidate, Judged, Exported, Withdrawn, Abandoned)
 """What may come while a real field has the word."""
 ALLOWED: dict[Phase, tuple[type, ...]] = {
     "new": (Created,),
     "collect": (Shard, Failed, Collected, Finished, *_BETWEEN, *_ANY_TIME),
     "train": (Checkpoint, Trained, *_ANY_TIME),
     "evaluate": (Evaluated, *_ANY_TIME),
-    "finished": (Candidate, Exported, Withdrawn, *_ANY_TIME),
+    "finished": (Candidate, Judged, Exported, Withdrawn, *_ANY_TIME),
 }
 """What may come next in each phase. `Finished` also needs a complete deployment and no open one, and
 `campaign.rounds` has the rest of what a field may do."""
 
-_OF_ONE_DEPLOYMENT = (Shard, Failed, Collected, Checkpoint, Trained, Evaluated, Exported, Withdrawn, Abandoned)
-_IN_A_FIELD = (Candidate, Exported, Withdrawn, Abandoned, Amended)
+_OF_ONE_DEPLOYMENT = (Shard, Failed, Collected, Checkpoint, Trained, Evaluated, Judged, Exported, Withdrawn, Abandoned)
+_IN_A_FIELD = (Candidate, Judged, Exported, Withdrawn, Abandoned, Amended)
 _NOT_IN_A_FIELD = (Shard, Failed, Finished)
 
 
@@ -72,9 +74,16 @@ class Status:
     lost: dict[int, Abandoned] = field(default_factory=dict)
     """Deployments that are spent and brought no data."""
     candidates: dict[int, tuple[Trained, ...]] = field(default_factory=dict)
-    """Every policy trained after a deployment; the last one counts, and `trained` has it."""
+    """Every policy trained after a deployment. `trained` has the one that counts: the last one that was trained, or
+    that left since."""
+    methods: dict[int, tuple[Method, ...]] = field(default_factory=dict)
+    """The method, with its settings, of each of them."""
+    verdicts: dict[str, Judged] = field(default_factory=dict)
+    """The last one on each policy, by its name in the store."""
     reward_changed: bool = False
     """Whether the reward function is another one than at the beginning."""
+    outdated: bool = False
+    """Whether it has changed since the last training."""
 
     @property
     def deployment(self) -> int:
@@ -90,6 +99,21 @@ class Status:
     def field(self) -> bool:
         """Whether batches come home from a real field."""
         return self.created is not None and self.created.field
+
+    @property
+    def begins(self) -> bool:
+        """Whether there is nothing to learn from yet, so that the controller of the site has to act."""
+        return self.field and not self.collected and not self.creation.brought and not self.finished
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether a bundle may leave now: its policy is trained, or it has none and begins."""
+        return self.finished and bool(self.trained) or self.phase == "collect" and (bool(self.trained) or self.begins)
+
+    @property
+    def verdict(self) -> Judged | None:
+        """What was said of the policy that may leave now."""
+        return self.verdicts.get(self.trained[max(self.trained)].policy) if self.trained else None
 
     @property
     def phase(self) -> Phase:
@@ -111,13 +135,15 @@ class Status:
 
 def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = None) -> Status:
     """Fold `events`, oldest first, into the status. `checkpoint` is that of a deployment's training."""
-    created, stopped, finished, reward_changed = None, False, False, False
+    created, stopped, finished, reward_changed, outdated = None, False, False, False, False
     shards: list[Shard] = []
     failures: list[int] = []
     collected: dict[int, Collected] = {}
     trained: dict[int, Trained] = {}
     evaluated: dict[int, Evaluated] = {}
     candidates: dict[int, tuple[Trained, ...]] = {}
+    methods: dict[int, tuple[Method, ...]] = {}
+    verdicts: dict[str, Judged] = {}
     exports: dict[int, tuple[Exported, ...]] = {}
     lost: dict[int, Abandoned] = {}
     for event in events:
@@ -134,16 +160,25 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                 shards.clear()
                 failures.clear()
             case Trained() as training:
-                trained[d] = training
+                trained[d], outdated = training, False
                 candidates[d] = (training,)
+                methods[d] = (created.settings.method,) if created else ()
             case Candidate(training, method):
-                trained[d] = training
+                trained[d], outdated = training, False
                 candidates[d] = (*candidates.get(d, ()), training)
+                methods[d] = (*methods.get(d, ()), method)
                 created = created and replace(created, settings=replace(created.settings, method=method))
             case Evaluated() as evaluation:
                 evaluated[d] = evaluation
+            case Judged(policy) as verdict:
+                verdicts[policy] = verdict
             case Exported() as export:
                 exports[d] = (*exports.get(d, ()), export)
+                if trained and export.trained == (last := max(trained)):  # a choice among its candidates
+                    for training, method in zip(candidates[last], methods[last], strict=True):
+                        if training.policy == export.policy:
+                            trained[last] = training
+                            created = created and replace(created, settings=replace(created.settings, method=method))
             case Withdrawn():
                 exports.pop(d, None)
             case Abandoned() as loss:
@@ -153,6 +188,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
             case Amended() as change:
                 created = created and amended(created, change)
                 reward_changed |= change.task is not None
+                outdated |= change.task is not None and bool(trained)
                 if change.budget is not None:  # what left as final now waits for nothing
                     exports = {i: own for i, each in exports.items() if (own := tuple(e for e in each if not e.final))}
             case Stopped():
@@ -164,7 +200,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     under_way = checkpoint[1] if checkpoint and checkpoint[0] not in trained else None
     return Status(
         created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished, exports,
-        lost, candidates, reward_changed,
+        lost, candidates, methods, verdicts, reward_changed, outdated,
     )  # fmt: skip
 
 
@@ -235,6 +271,11 @@ def require_allowed(now: Status, what: What | Checkpoint, deployment: int) -> No
     allowed = allowed and not isinstance(what, _NOT_IN_A_FIELD if now.field else _IN_A_FIELD)
     if isinstance(what, Candidate):
         allowed = allowed and bool(now.trained) and deployment == max(now.trained)
+    if isinstance(what, Judged):
+        last = now.candidates.get(max(now.trained, default=0), ())
+        allowed = allowed and what.policy in {training.policy for training in last}
+    if isinstance(what, Exported):
+        allowed = allowed and now.may_leave
     if isinstance(what, Withdrawn | Abandoned):
         allowed = allowed and deployment in now.exports
     if isinstance(what, Collected) and now.field:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from musbo.campaign.events import Exported
 from musbo.campaign.ledger import Ledger
-from musbo.campaign.places import LEDGER, STORE
+from musbo.campaign.places import LEDGER, RECORDING, STORE
 from musbo.campaign.status import Status
 from musbo.campaign.store import Store
 from musbo.core import serial
@@ -48,6 +48,9 @@ def verify(folder: Path) -> Verified:
         now, events, metrics = ledger.status(), len(ledger.events()), len(ledger.metrics())
         left = list(dict.fromkeys(each.what.archive for each in ledger.events() if isinstance(each.what, Exported)))
     store, problems = Store(folder / STORE), []
+    # Of the files that came home, the recordings are kept.
+    files = [f"{name}{RECORDING}" for item in now.collected.values() for name in item.files]
+    came = [name for name in files if store.path(name).is_file()]
 
     def check(act: Callable[[], object]) -> None:
         try:
@@ -62,12 +65,14 @@ def verify(folder: Path) -> Verified:
             check(lambda name=name: batch_from_bytes(store.get(name), name))
         for name in states:
             check(lambda name=name: serial.decode(store.get(name), name))
-        for name in left:
+        for name in (*left, *came):
             check(lambda name=name: store.get(name))
-    files = _exported(folder, now)
-    for path, name in files.items():
+    copies = _exported(folder, now)
+    for path, name in copies.items():
         check(lambda path=path, name=name: _require_same(path, name))
-    return Verified(events, metrics, len(batches) + len(states) + len(left) if kept else 0, len(files), tuple(problems))
+    return Verified(
+        events, metrics, len(batches) + len(states) + len(left) + len(came) if kept else 0, len(copies), tuple(problems)
+    )
 
 
 def _named(now: Status) -> tuple[list[str], list[str]]:

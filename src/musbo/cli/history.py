@@ -5,7 +5,7 @@ import argparse
 from musbo.cli import _common
 
 ORDER = 31
-HELP = "List what happened in a run or a campaign, oldest first."
+HELP = "List what happened in a run or a campaign, and what was foreseen of it."
 EXAMPLES = """
   musbo history campaigns/line-3
   musbo history campaigns/line-3 --json

@@ -6,7 +6,8 @@ import sys
 ORDER = 21
 HELP = "Begin a campaign whose data come home from a real field."
 EXAMPLES = """
-  musbo new my_task.py:TASK --data logs.parquet --budget 5            logs of your own controller come first
+  musbo new plant.toml --budget 5                                     your own controller acts in the first round
+  musbo new my_task.py:TASK --data logs.parquet --budget 5            logs come first, each file a deployment
   musbo new my_task.py:TASK --data logs.csv --mapping mapping.toml --out campaigns/line-3
   musbo new my_task.py:TASK --data logs.parquet --budget 1            plain offline learning
 """

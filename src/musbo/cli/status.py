@@ -54,11 +54,21 @@ def _show_field(arguments: argparse.Namespace) -> int:
     print(f"{found.summary.deployed} of {words.count(own.budget, 'deployment')} spent, "
           f"{words.count(found.summary.transitions, 'transition')}")  # fmt: skip
     table = Table(box=None, pad_edge=False)
-    for name in ("round", "state", "candidates", "bundle", "transitions", "imagined per step", "real per step"):
-        table.add_column(name, justify="left" if name in ("state", "bundle") else "right")
+    for name in (
+        "round",
+        "state",
+        "candidates",
+        "verdict",
+        "bundle",
+        "transitions",
+        "imagined per step",
+        "real per step",
+    ):
+        table.add_column(name, justify="left" if name in ("state", "verdict", "bundle") else "right")
     for each in found.rounds:
         table.add_row(
-            str(each.number), each.state, str(each.candidates or "-"), each.bundles[-1][:12] if each.bundles else "-",
+            str(each.number), each.state, str(each.candidates or "-"), (each.verdict or "-").partition(":")[0],
+            each.bundles[-1][:12] if each.bundles else "-",
             f"{each.transitions:,}" if each.transitions else "-", *(
                 "-" if value is None else f"{value:.4g}" for value in (each.promised, each.real)
             ),

@@ -38,6 +38,7 @@ def action(arguments: argparse.Namespace) -> int:
         except UserError:  # a word without quotes
             settings[name] = value
     campaign = _rounds.campaign_of(arguments)
+    waits = campaign.next.verb == "train" or arguments.again
     try:
         with live.watch(Console(stderr=True)) as observe:
             found = campaign.train(again=arguments.again, settings=settings, observe=observe)
@@ -45,4 +46,5 @@ def action(arguments: argparse.Namespace) -> int:
         Console(stderr=True).print(f"stopped; everything is written down. Go on with `musbo train {arguments.run}`.")
         return INTERRUPTED
     said = {"policy_sha256": found.policy_sha256, "deployed": found.deployed}
-    return _rounds.close(arguments.run, arguments, said, f"trained on {found.transitions:,} transitions")
+    text = f"trained on {found.transitions:,} transitions" if waits else "no data are new, so nothing was trained"
+    return _rounds.close(arguments.run, arguments, {**said, "trained": waits}, text)

@@ -37,8 +37,11 @@ def action(arguments: argparse.Namespace) -> int:
             found[str(run)] = verify_bundle(run) if is_bundle(run) else verify(run)
         except UserError as error:  # its ledger cannot be read: nothing else can be checked
             found[str(run)] = Verified(0, 0, 0, 0, (str(error),))
+    sound = [run for run in arguments.runs if not found[str(run)].problems and not is_bundle(run)]
+    apart = {str(other): line for one, other in itertools.pairwise(sound) if (line := parting(one, other))}
     if arguments.json:
-        _common.print_json(plain(found))
+        said = {run: {**plain(seen), **({"copy": apart[run]} if run in apart else {})} for run, seen in found.items()}
+        _common.print_json(said)
     else:
         for run, seen in found.items():
             counts = (
@@ -46,8 +49,6 @@ def action(arguments: argparse.Namespace) -> int:
             )
             for line in seen.problems or (f"sound ({counts})",):
                 print(f"{run}: {line}")
-    sound = [run for run in arguments.runs if not found[str(run)].problems and not is_bundle(run)]
-    if not arguments.json:
-        for line in filter(None, (parting(one, other) for one, other in itertools.pairwise(sound))):
+        for line in apart.values():
             print(line)
     return 2 if any(seen.problems for seen in found.values()) else 0

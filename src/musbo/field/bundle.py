@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,14 @@ with the middle of the range of every action.
 """
 EXACT = 1e-4
 """ONNX and C are left out where folding costs more than this share of the half-range."""
+AROUND = 0.2
+"""Noise around the site's own controller, as a share of the half-range: at most so much, where the limits do not say.
+Its deviation is 0.12, about the noise that BREMEN collects with."""
+NO_POLICY = "there is no policy yet: the controller of the site acts, and data are collected around it"
+
+
+Ends: TypeAlias = tuple[Float32[np.ndarray, " _"], Float32[np.ndarray, " _"]]
+"""The smallest and the largest values of a vector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +84,15 @@ class About:
     """The largest change of each action in a step, where the task says it; empty: it does not."""
     deployment: int
     ledger: str
-    """Hash of the event that the policy was trained, which stands for all events before it."""
+    """Hash of an event of the run, which stands for all events before it: of a run in a simulator the training of the
+    policy, of a campaign in the field the last event before the bundle left."""
     versions: Mapping[str, str]
     explores: bool
     """Whether the runtime explores unless it is told otherwise: while deployments are left."""
+    round: int | None = None
+    """The deployment that its recordings are the batch of; None where none is awaited."""
+    verdict: str | None = None
+    """What was said of the policy before it left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +106,11 @@ class Contents:
     @property
     def id(self) -> str:
         return hashlib.sha256(self.files[runtime.CHECKSUMS]).hexdigest()
+
+    @property
+    def limits(self) -> str:
+        """The file of its limits: one that left before may be of version 1."""
+        return runtime.LIMITS if runtime.LIMITS in self.files else runtime.FORMER_LIMITS
 
 
 def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: Mapping[str, Any]) -> Contents:
@@ -111,42 +129,88 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
     shipped = Shipped("none", why=f"{type(actor).__name__} is not known to runtime.py")
     if isinstance(actor, Shippable):
         shipped = actor.ship(jnp.asarray(obs), jnp.asarray(act))
-    explores = about.explores and shipped.kind != "none"
-    usual = runtime.default_limits(low.tolist(), high.tolist(), seen.low.tolist(), seen.high.tolist())
-    if any(about.change):  # what has no limit of its own may go from end to end
-        usual["change"] = [
-            float(b - a if most is None else most) for most, a, b in zip(about.change, low, high, strict=True)
-        ]
+    forms, missing = _forms(policy, obs, act, about)
+    return _packed(
+        about,
+        merged((low, high), (seen.low, seen.high), about.change, limits),
+        (low, high),
+        said,
+        shipped,
+        npz_bytes(arrays | own | shipped.arrays),
+        npz_bytes({"obs": obs, "act": act, **shipped.golden}),
+        forms,
+        tuple(note for note in (missing, shipped.why and f"the runtime will not explore: {shipped.why}") if note),
+    )
+
+
+def baseline_contents(bounds: Ends, seen: Ends, about: About, limits: Mapping[str, Any]) -> Contents:
+    """The bundle of a campaign that has no policy yet: the site's own controller, with bounded noise around it.
+
+    `bounds` are those of the action, `seen` the range of the observations as far as the task declares it.
+    """
+    noise = (AROUND * (bounds[1] - bounds[0]) / 2).tolist()
+    return _packed(
+        about,
+        merged(bounds, seen, about.change, {"noise": noise, **limits}),
+        bounds,
+        {"kind": "baseline"},
+        Shipped("bounded"),
+        npz_bytes({}),
+        npz_bytes({}),
+        {},
+        (NO_POLICY,),
+    )
+
+
+def merged(bounds: Ends, seen: Ends, change: tuple[float | None, ...], limits: Mapping[str, Any]) -> dict[str, Any]:
+    """The usual limits, with those that the user sets; `change` is what the task says of each action."""
+    low, high = (end.tolist() for end in bounds)
+    usual = runtime.default_limits(low, high, *(end.tolist() for end in seen))
+    if any(change):  # what has no limit of its own may go from end to end
+        usual["change"] = [float(b - a if most is None else most) for most, a, b in zip(change, low, high, strict=True)]
     try:
-        merged = runtime.merge_limits(usual, dict(limits), "the limits")
+        return runtime.merge_limits(usual, dict(limits), "the limits")
     except runtime.FieldError as error:
         raise UserError(str(error)) from error
+
+
+def _packed(
+    about: About,
+    limits: dict[str, Any],
+    bounds: Ends,
+    policy: dict[str, Any],
+    explore: Shipped,
+    weights: bytes,
+    golden: bytes,
+    forms: dict[str, bytes],
+    notes: tuple[str, ...],
+) -> Contents:
+    explores = about.explores and explore.kind != "none"
     manifest = {
         **header(runtime.FORMAT, runtime.VERSION),
         "task": about.task,
         "deployment": about.deployment,
+        "round": about.round,
         "ledger": about.ledger,
-        "verdict": None,
+        "verdict": about.verdict,
         "observation": plain(about.observation),
-        "action": {**plain(about.action), "low": low.tolist(), "high": high.tolist()},
+        "action": {**plain(about.action), "low": bounds[0].tolist(), "high": bounds[1].tolist()},
         "interval": about.interval,
         "episode_steps": about.episode_steps,
         "history": about.history,
-        "policy": said,
-        "explore": {"kind": shipped.kind, "default": explores, "why": shipped.why, **shipped.numbers},
-        "limits": merged,
+        "policy": policy,
+        "explore": {"kind": explore.kind, "default": explores, "why": explore.why, **explore.numbers},
+        "limits": limits,
         "versions": dict(about.versions),
     }
     files = {
-        "manifest.json": _text(manifest),
-        "weights.npz": npz_bytes(arrays | own | shipped.arrays),
-        "golden.npz": npz_bytes({"obs": obs, "act": act, **shipped.golden}),
+        "manifest.json": json_bytes(manifest),
+        "weights.npz": weights,
+        "golden.npz": golden,
         "runtime.py": Path(runtime.__file__).read_bytes(),
-        runtime.LIMITS: limits_text(merged).encode(),
+        runtime.LIMITS: limits_text(limits).encode(),
+        **forms,
     }
-    forms, missing = _forms(policy, obs, act, about)
-    notes = tuple(note for note in (missing, shipped.why and f"the runtime will not explore: {shipped.why}") if note)
-    files |= forms
     files["README.md"] = readme(manifest, tuple(forms), notes).encode()
     files[runtime.CHECKSUMS] = checksums(files)
     return Contents(files, explores, notes)
@@ -180,7 +244,7 @@ def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
     return sink.getvalue()
 
 
-def _text(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode()
 
 

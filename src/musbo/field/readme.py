@@ -8,7 +8,7 @@ from musbo.field.runtime import OPTIONAL_LIMITS
 
 TEXT = """# Policy for {task}
 
-Trained after deployment {deployment}. It maps {n_obs} observations to {n_act} actions{steps}{interval}.
+{about}
 
 **This is no safety function.** It is ordinary software without redundancy. Interlocks, emergency stops and limits in
 the drives have to keep people and machines safe without it, whatever it commands.
@@ -54,7 +54,7 @@ switches off what is optional: {optional}.
 
 ## Observations and actions, in this order
 
-| observation | unit | range in the data, with a margin |
+| observation | unit | {range} |
 |---|---|---|
 {observations}
 
@@ -71,7 +71,15 @@ switches off what is optional: {optional}.
 def readme(manifest: Mapping[str, Any], forms: Sequence[str], notes: Sequence[str]) -> str:
     limits, seen, done = manifest["limits"], manifest["observation"], manifest["action"]
     explore = manifest["explore"]
-    if explore["kind"] == "none":
+    about, known = ABOUT, "range in the data, with a margin"
+    if manifest["policy"]["kind"] == "baseline":
+        about, known = BASELINE, "range"
+    if explore["kind"] == "bounded":
+        explores = (
+            "It adds noise to what `baseline` returns, evenly distributed and at most `noise` of `limits.toml`: "
+            f"as exported, {_numbers(limits['noise'])}. `explore=False` is your controller alone."
+        )
+    elif explore["kind"] == "none":
         explores = "It does not explore."
     elif explore["default"]:
         explores = (
@@ -82,11 +90,14 @@ def readme(manifest: Mapping[str, Any], forms: Sequence[str], notes: Sequence[st
     said = [f"`{name}`: {FORMS[name]}" for name in forms] + [f"{note[:1].upper()}{note[1:]}" for note in notes]
     return TEXT.format(
         task=manifest["task"],
-        deployment=manifest["deployment"],
-        n_obs=len(seen["names"]),
-        n_act=len(done["names"]),
-        steps=f", in episodes of {manifest['episode_steps']} steps",
-        interval="" if manifest["interval"] is None else f", one every {manifest['interval']:g} seconds",
+        about=about.format(
+            deployment=manifest["deployment"],
+            n_obs=len(seen["names"]),
+            n_act=len(done["names"]),
+            steps=f", in episodes of {manifest['episode_steps']} steps",
+            interval="" if manifest["interval"] is None else f", one every {manifest['interval']:g} seconds",
+        ),
+        range=known,
         optional=", ".join(OPTIONAL_LIMITS),
         limits="\n".join(f"| `{key}` | {text} |" for key, text in MEANING.items()),
         past=PAST.format(n=manifest["history"]) if manifest["history"] else "",
@@ -106,6 +117,13 @@ networks, `policy.onnx` and `policy.h` take all in one vector, newest first: the
 before it the observation and the action that was executed. Before the first step of an episode, the first observation
 stands there, with the middle of the range of every action.
 """
+ABOUT = "Trained after deployment {deployment}. It maps {n_obs} observations to {n_act} actions{steps}{interval}."
+BASELINE = (
+    "There is no policy in this bundle yet. It runs your own controller, {n_obs} observations to {n_act} actions"
+    "{steps}{interval},\nwith a little noise around it, and records what happens: the first policy learns from that."
+)
+ANY = 1e30
+"""An observation of an unknown range lies between minus this and this."""
 
 FORMS = {
     "policy.onnx": "opset 13, input `observation` [1, n], output `action` [1, m], float32. The policy alone: no "
@@ -117,4 +135,12 @@ FORMS = {
 
 def _rows(columns: Mapping[str, Any], low: Sequence[float], high: Sequence[float]) -> str:
     each = zip(columns["names"], columns["units"], low, high, strict=True)
-    return "\n".join(f"| {name} | {unit} | {a:.6g} to {b:.6g} |" for name, unit, a, b in each)
+    return "\n".join(f"| {name} | {unit} | {_range(a, b)} |" for name, unit, a, b in each)
+
+
+def _range(low: float, high: float) -> str:
+    return "any" if max(-low, high) >= ANY else f"{low:.6g} to {high:.6g}"
+
+
+def _numbers(values: Sequence[float] | None) -> str:
+    return "without a limit" if values is None else ", ".join(f"{value:.6g}" for value in values)

@@ -268,7 +268,7 @@ def _require_manifest(found: Any) -> dict[str, Any]:
         past = found["history"]
         if isinstance(past, bool) or not isinstance(past, int) or not 0 <= past * sum(sizes) <= MOST_SEEN:
             raise FieldError(damaged)
-        texts = [found["policy"]["kind"], found["policy"]["activation"], found["explore"]["kind"]]
+        texts = [found["policy"]["kind"], found["policy"].get("activation", ""), found["explore"]["kind"]]
         texts += found["observation"]["names"] + found["action"]["names"]
         if not all(isinstance(text, str) for text in texts) or not isinstance(found["explore"]["default"], bool):
             raise FieldError(damaged)
@@ -429,7 +429,10 @@ class Labeler:
 
 
 class Mind:
-    """The policy and the behaviour that collects: plain noise, noise that seeks doubt, or samples."""
+    """The policy and the behaviour that collects: plain noise, noise that seeks doubt, or samples.
+
+    A bundle of the kind `baseline` has no policy: the site's own controller acts, with bounded noise around it.
+    """
 
     def __init__(self, bundle: Bundle) -> None:
         manifest, arrays = bundle.manifest, bundle.arrays
@@ -443,13 +446,19 @@ class Mind:
 
     def _load(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         said, explore = manifest["policy"], manifest["explore"]
+        self.explore, self.kind = explore, explore["kind"]
+        if said["kind"] == "baseline":
+            self.policy: Any = None
+            self.half, self.centre, self.labeler = (self.high - self.low) / 2, (self.low + self.high) / 2, None
+            if self.kind != "bounded":
+                raise FieldError("a bundle without a policy explores with bounded noise: export it again.")
+            return
         frame = Frame(arrays, self.low, self.high)
         self.half, self.centre = frame.half, frame.centre
         if said["kind"] == "support":
-            self.policy: Any = SupportPolicy(arrays, frame, said["activation"], said["reach"], said["critic"])
+            self.policy = SupportPolicy(arrays, frame, said["activation"], said["reach"], said["critic"])
         else:
             self.policy = MlpPolicy(arrays, frame, said["activation"])
-        self.explore, self.kind = explore, explore["kind"]
         if self.kind not in ("none", "plain", "seeking", "sample", "shared"):
             raise FieldError(f"this runtime knows no exploration {self.kind[:30]!r}: use the runtime.py of the bundle.")
         self.labeler = Labeler(arrays, explore["activation"]) if self.kind == "seeking" else None
@@ -458,6 +467,8 @@ class Mind:
 
     def check(self, golden: dict[str, np.ndarray]) -> None:
         """Compare with what the trainer computed."""
+        if self.policy is None:
+            return
         obs, act = golden["obs"], golden["act"]
         found = self.policy(obs)
         if found.shape != act.shape or not len(act) or not np.all(np.abs(found - act) <= TOLERANCE * self.half):
@@ -472,9 +483,11 @@ class Mind:
                 raise FieldError("the policy does not give the golden spreads on this machine: export it again.")
 
     def noise(
-        self, obs: np.ndarray, mean: np.ndarray, random: np.random.Generator, last: Any, episode: int
+        self, obs: np.ndarray, mean: np.ndarray, random: np.random.Generator, last: Any, episode: int, cap: Any = None
     ) -> tuple[np.ndarray, float]:
-        """What is added to the policy's action, in units of the action, and its signal."""
+        """What is added to the policy's action, in units of the action, and its signal. `cap`: the limit `noise`."""
+        if self.kind == "bounded":
+            return np.float32(cap) * random.uniform(-1, 1, mean.shape).astype(np.float32), 0.0
         if self.kind == "plain":
             return self.half * np.float32(self.explore["sigma"]) * _normal(random, mean.shape), 0.0
         if self.kind == "seeking":
@@ -621,9 +634,10 @@ class Runtime:
 
     `bundle` is the folder or the .zip. `fallback` is the site's own controller, a function of the observation, or a
     constant action; it steers when an observation is not finite, stale, late or far outside the data, and until a
-    person calls `reset` once it is latched. `record` names the file of the recording. `explore` chooses between the
-    behaviour that collects data and the policy alone (by default as the export said). In `shadow` everything is
-    computed and recorded, and `act` returns None.
+    person calls `reset` once it is latched. In a bundle without a policy, which a campaign begins with, it is what
+    acts, with noise of at most the limit `noise` around it. `record` names the file of the recording. `explore` chooses
+    between the behaviour that collects data and the policy alone (by default as the export said). In `shadow`
+    everything is computed and recorded, and `act` returns None.
     """
 
     def __init__(
@@ -649,6 +663,8 @@ class Runtime:
         self._explore = manifest["explore"]["default"] if explore is None else explore
         if self._explore and self._mind.kind == "none":
             raise FieldError(f"this bundle cannot explore: {manifest['explore'].get('why') or 'it was exported so'}.")
+        if self._explore and self._mind.kind == "bounded" and self.limits["noise"] is None:
+            raise FieldError("the limit noise says how far this bundle may explore around your controller: set it.")
         self._obs_size, self._act_size = len(manifest["observation"]["names"]), len(manifest["action"]["names"])
         self._fallback = self._fallback_of(fallback)
         self._history = manifest["history"]
@@ -733,17 +749,23 @@ class Runtime:
         self.spent += cost
         finite = bool(np.isfinite(seen).all())
         whole = self._with_past(seen)
-        mean = self._mind.policy(whole[None])[0] if finite else np.full(self._act_size, np.nan, np.float32)
+        mean = own = np.full(self._act_size, np.nan, np.float32)
+        failed = False
+        if self._mind.policy is None:  # called once a step: it may have a memory
+            own, failed = self._fall_back(seen)
+            mean = mean if failed else own
+        elif finite:
+            mean = self._mind.policy(whole[None])[0]
         reason = self._reason(seen, mean, now, tick, time)
         drawn = used = np.zeros(self._act_size, np.float32)
         signal, flags = 0.0, SHADOW * self.shadow
         if reason:
-            wanted, failed = self._fall_back(seen)
+            wanted, failed = (own, failed) if self._mind.policy is None else self._fall_back(seen)
             flags |= FALLBACK_FAILED * failed
         else:
             if self._explore:
-                drawn, signal = self._mind.noise(whole, mean, self._random, self._last, self._episode)
                 cap = self.limits["noise"]
+                drawn, signal = self._mind.noise(whole, mean, self._random, self._last, self._episode, cap)
                 used = drawn if cap is None else np.clip(drawn, -np.float32(cap), np.float32(cap))
             wanted = np.clip(mean + used, self._mind.low, self._mind.high)
         commanded, limited = self._limit(wanted, "fallback" if reason else "policy")

@@ -73,6 +73,12 @@ def recording_header(path: Path, source: str) -> dict[str, Any]:
         return _header(file, source)[0]
 
 
+def ledger_head(path: Path, source: str) -> str | None:
+    """The event of a campaign that its bundle names, where it says one."""
+    head = recording_header(path, source).get("ledger")
+    return head if isinstance(head, str) else None
+
+
 @dataclass(frozen=True, eq=False)
 class Sound:
     """The sound records of a recording: where they are, and of each all but the wide blocks of numbers."""
