@@ -141,7 +141,7 @@ def _(method: ImaginedTRPO, task: Task, rows: int, newest: int) -> dict[str, flo
         )
         shape = method.imagine.rollouts, task.act_size
         drawn = draw(method.imagine, shape, method.dynamics.members, index, k_imagine, KEY)
-        rollout = trajectories(task, method.imagine, policy, M, where, *drawn, again)
+        rollout = trajectories(task, method.imagine, policy, M, where, *drawn, again=again)
         noise = method.policy
         parts = imagined_trpo.Learning(
             method.label, method.baseline, method.discount, method.trpo, noise.learned_sigma, noise.least_sigma

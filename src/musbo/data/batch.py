@@ -6,7 +6,7 @@ stopped looking. `by` says who chose the action of a row. A Batch only holds the
 is judged in `checks`, because a batch may come from outside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -65,20 +65,26 @@ def make_batch(
     episode: ArrayLike | None = None,
     step: ArrayLike | None = None,
     by: ArrayLike | None = None,
-    copy: bool = True,
 ) -> Batch:
     """A Batch from arrays or lists. Without `episode`, episodes are derived from `terminated` and `truncated`.
 
-    Without `by`, nobody knows who chose the actions. Without `copy`, arrays of float32 are taken as they are.
+    Without `by`, nobody knows who chose the actions.
     """
-    columns = {
-        "obs": _floats("obs", obs, 2, copy),
-        "act": _floats("act", act, 2, copy),
-        "reward": _floats("reward", reward, 1, copy),
-        "next_obs": _floats("next_obs", next_obs, 2, copy),
-        "terminated": as_flags("terminated", terminated),
-        "truncated": as_flags("truncated", truncated),
-    }
+    numbers, ends = {"obs": obs, "act": act, "reward": reward, "next_obs": next_obs}, (terminated, truncated)
+    return batch_of(numbers, ends, episode, step, by, copy=True)
+
+
+def batch_of(
+    numbers: Mapping[str, ArrayLike],
+    ends: tuple[ArrayLike, ArrayLike],
+    episode: ArrayLike | None,
+    step: ArrayLike | None,
+    by: ArrayLike | None,
+    copy: bool,
+) -> Batch:
+    """The same; without `copy`, arrays of float32 are taken as they are."""
+    columns = {name: _floats(name, values, 1 if name == "reward" else 2, copy) for name, values in numbers.items()}
+    columns |= {name: as_flags(name, flags) for name, flags in zip(("terminated", "truncated"), ends, strict=True)}
     n = len(columns["reward"])
     columns["episode"] = (
         _episodes_from_flags(columns["terminated"] | columns["truncated"])

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Float32, Int
 
 from musbo.core.errors import UserError
 from musbo.core.memory import give_back
-from musbo.data.batch import Batch, make_batch
+from musbo.data.batch import Batch, batch_of
 from musbo.data.checks import Origin
 from musbo.data.columns import (
     Clock,
@@ -200,18 +200,14 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
     reward = read.blocks.pop("reward", None)
     next_obs = _picked(read.blocks.pop("next_obs"), rows) if after is None else read.blocks["obs"][after]
     with named(source):
-        batch = make_batch(
-            obs=_picked(read.blocks.pop("obs"), rows),
-            act=act,
-            reward=np.full(len(rows), np.nan) if reward is None else reward[rows, 0],
-            next_obs=next_obs,
-            terminated=terminated,
-            truncated=truncated,
-            episode=number[kept],
-            step=None if gaps else _picked(read.step, rows),
-            by=_picked(read.by, rows),
-            copy=False,
-        )
+        numbers = {
+            "obs": _picked(read.blocks.pop("obs"), rows),
+            "act": act,
+            "reward": np.full(len(rows), np.nan) if reward is None else reward[rows, 0],
+            "next_obs": next_obs,
+        }
+        step = None if gaps else _picked(read.step, rows)
+        batch = batch_of(numbers, (terminated, truncated), number[kept], step, _picked(read.by, rows), copy=False)
     time = until = None
     if read.time is not None:
         seconds = (read.time.values - read.time.values[:1]) * read.time.seconds
