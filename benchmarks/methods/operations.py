@@ -245,7 +245,7 @@ def _(method: ValueGradients, task: Task, rows: int, newest: int) -> dict[str, f
 
 @work.register
 def _(method: Together, task: Task, rows: int, newest: int) -> dict[str, float]:
-    both = {"trust region": method.trust_region, "gradients": method.gradients}
+    both = {"trust region": method.first, "gradients": method.second}
     return {name: sum(work(each, task, rows, newest).values()) for name, each in both.items()}
 
 

@@ -11,7 +11,7 @@ from musbo.campaign import flags
 from musbo.core import registry
 from musbo.core.errors import UserError
 from musbo.learning.explore import Plain
-from musbo.learning.handover import Guarded
+from musbo.learning.handover import Guarded, NotWorse
 from musbo.learning.label import Disagreement, Trust
 
 MUSBO = recipes.recipe("musbo", "quick", "pendulum")
@@ -89,7 +89,14 @@ def test_values_of_every_type():
 
 
 def test_parts_come_in_kinds():
-    assert set(flags.parts()) == {"label", "start", "explore", "baseline", "handover", "regulariser"}
+    whole = {"label", "start", "explore", "baseline", "handover", "regulariser"}
+    of_two = {*(f"first.{name}" for name in whole - {"regulariser"}), "second.handover"}
+    assert set(flags.parts()) == whole | of_two
+    both = recipes.recipe("together", "quick", "pointmass")
+    assert flags.with_kinds(both, {"first.label": "trust"}).first.label == Trust()
+    assert flags.parse(both, ["--second.handover.caution", "0.5"]).second.handover == NotWorse(caution=0.5)
+    with pytest.raises(UserError, match="--first.label.k is a setting of --first.label continuation, but here"):
+        flags.parse(both, ["--first.label.k", "1"])
     changed = flags.with_kinds(MUSBO, {"label": "trust", "explore": "plain", "handover": "guarded"})
     assert (changed.label, changed.explore, changed.handover) == (Trust(), Plain(), Guarded())
     tuned = replace(MUSBO, label=Disagreement(alpha=0.5))

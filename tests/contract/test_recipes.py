@@ -74,7 +74,7 @@ def _(method: ValueGradients) -> ValueGradients:
 
 @small.register
 def _(method: Together) -> Together:
-    return Together(small(method.trust_region), small(method.gradients))
+    return Together(small(method.first), small(method.second))
 
 
 @small.register
@@ -105,7 +105,7 @@ def brief(method: Any) -> Any:
             check = replace(method.check, every=3)
             return replace(method, dynamics=few, updates=6, patience=2, check=check, steps=600)
         case Together():
-            return Together(brief(method.trust_region), brief(method.gradients))
+            return Together(brief(method.first), brief(method.second))
     return method
 
 

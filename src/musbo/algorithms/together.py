@@ -41,40 +41,40 @@ AGAIN = " (value gradients)"
 class Together:
     """Settings of the two methods."""
 
-    trust_region: ImaginedTRPO = ImaginedTRPO()
+    first: ImaginedTRPO = ImaginedTRPO()
     """Trust-region steps in imagination."""
-    gradients: ValueGradients = ValueGradients()
+    second: ValueGradients = ValueGradients()
     """Value gradients and their rival."""
 
     def __post_init__(self) -> None:
-        if getattr(self.trust_region.explore, "zeta", None) == "oracle":
+        if getattr(self.first.explore, "zeta", None) == "oracle":
             raise UserError("methods that share a batch cannot ask an oracle: choose another zeta of the exploration.")
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        first = self.trust_region.stages
+        first = self.first.stages
         taken = {stage.name for stage in first}
-        return (*first, *(Stage(_renamed(stage.name, taken), stage.doing) for stage in self.gradients.stages))
+        return (*first, *(Stage(_renamed(stage.name, taken), stage.doing) for stage in self.second.stages))
 
     def require(self, task: Task) -> None:
-        self.trust_region.require(task)
-        self.gradients.require(task)
+        self.first.require(task)
+        self.second.require(task)
 
     def begin(self, task: Task, key: PRNGKeyArray) -> "State":
         k_first, k_second = jax.random.split(key)
-        first, second = self.trust_region.begin(task, k_first), self.gradients.begin(task, k_second)
+        first, second = self.first.begin(task, k_first), self.second.begin(task, k_second)
         return State("collected", first, second, first.policy)
 
     def actor(self, task: Task, state: "State") -> PairActor:
         """The leader has the even lanes, the other one the odd ones."""
-        first, second = self.trust_region.actor(task, state.first), self.gradients.actor(task, state.second)
+        first, second = self.first.actor(task, state.first), self.second.actor(task, state.second)
         return PairActor(first, second) if state.leads == 0 else PairActor(second, first)
 
     def foresight(self, state: "State") -> Foresight | None:
         """That of the leader."""
         if state.leads == 0:
-            return self.trust_region.foresight(state.first)
-        return self.gradients.foresight(state.second)
+            return self.first.foresight(state.first)
+        return self.second.foresight(state.second)
 
     def train(self, task: Task, data: Dataset, state: "State", key: PRNGKeyArray) -> Iterator[tuple["State", Metrics]]:
         k_first, k_second, k_rate = jax.random.split(key, 3)
@@ -83,17 +83,17 @@ class Together:
             state = replace(state, stage="first")
         if state.stage == "first":
             mine = seen_by(data, numbers[0])
-            for first, metrics in self.trust_region.train(task, mine, state.first, k_first):
+            for first, metrics in self.first.train(task, mine, state.first, k_first):
                 if metrics.stage == DONE:
                     state = replace(state, first=first, stage="second", promised=metrics.forecast)
                     yield state, replace(metrics, stage="trust region", forecast=None)
                 else:
                     state = replace(state, first=first)
                     yield state, metrics
-        taken = {"check", "learned", *(stage.name for stage in self.trust_region.stages)}
+        taken = {"check", "learned", *(stage.name for stage in self.first.stages)}
         mine = seen_by(data, numbers[1])
         findings, promised = NOTHING, state.promised
-        for second, metrics in self.gradients.train(task, mine, state.second, k_second):
+        for second, metrics in self.second.train(task, mine, state.second, k_second):
             state = replace(state, second=second)
             if metrics.stage == DONE:
                 findings, promised = metrics.findings, metrics.forecast
@@ -121,8 +121,8 @@ class Together:
     def _numbers(self, task: Task, state: "State") -> tuple[tuple[int, ...], tuple[int, ...]]:
         """By which numbers a batch knows the policies of the first and of the second method."""
         counts = (
-            policies_of(self.trust_region.actor(task, state.first)),
-            policies_of(self.gradients.actor(task, state.second)),
+            policies_of(self.first.actor(task, state.first)),
+            policies_of(self.second.actor(task, state.second)),
         )
         return numbered(counts, state.leads)
 

@@ -35,7 +35,7 @@ def changed(method: M, settings: Mapping[str, Any]) -> M:
         if isinstance(value, str) and value not in parts[key]:
             raise UserError(f"there is no {key} {value!r}: choose one of {', '.join(parts[key])}.")
     method = flags.with_kinds(method, {key: value for key, value in kinds.items() if isinstance(value, str)})
-    method = replace(method, **{key: value for key, value in kinds.items() if not isinstance(value, str)})
+    method = flags.with_parts(method, {key: value for key, value in kinds.items() if not isinstance(value, str)})
     return _with(method, {key: value for key, value in named.items() if key not in kinds}, "", method)
 
 
@@ -107,11 +107,11 @@ def _unknown(name: str, method: Method) -> str:
     if name in ARGUMENTS:
         return f"{name} is no setting of the method but an argument of its own: musbo.run(..., {name}=...)."
     own = [each for each, _ in flags.flat(method)]
-    part, _, rest = name.partition(".")
+    part, _, rest = name.rpartition(".")
     others = flags.parts().get(part, {})
     kinds = [kind for kind, cls in others.items() if rest and rest in {field.name for field in fields(cls)}]
-    if kinds and hasattr(method, part):
-        here = word(getattr(method, part))
+    if kinds and flags.has(method, part):
+        here = word(flags.part(method, part))
         return f"{name} is a setting of {part} {' or '.join(kinds)}, but here {part} is {here}."
     last = name.rpartition(".")[2]
     close = [each for each in own if each.rpartition(".")[2] == last]

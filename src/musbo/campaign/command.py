@@ -61,7 +61,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """Every setting that some method has, with `-` or `_` between words; tyro reads the values."""
     parts = parser.add_argument_group("parts of the method that come in kinds")
     for part, kinds in flags.parts().items():
-        parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=", ".join(kinds))
+        shown = argparse.SUPPRESS if "." in part else ", ".join(kinds)
+        parts.add_argument(f"--{part}", choices=tuple(kinds), metavar="KIND", help=shown)
     for flag, several in flags.known_flags().items():
         spellings = dict.fromkeys((flag, "--" + flag[2:].replace("-", "_")))
         parser.add_argument(
@@ -72,9 +73,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def _described(method: Method) -> str:
     """Each kind of each part that the method has, with the first sentence of its description."""
     lines = []
-    for part, kinds in flags.parts().items():
-        if not hasattr(method, part):
-            continue
+    for part, kinds in flags.parts_of(type(method)):
         for word, kind in kinds.items():
             # Not at the first full stop: that of "eq. 16" ends no sentence.
             first = " ".join(re.split(r"\.(?=\s+[A-Z]|\s*$)", kind.__doc__ or "")[0].split())

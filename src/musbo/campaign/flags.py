@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import fields, is_dataclass, replace
+from functools import reduce
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
@@ -25,10 +26,33 @@ CONFIG = (tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff)
 
 
 def parts_of(cls: type) -> Iterator[tuple[str, dict[str, type]]]:
-    """The fields that come in kinds: their type is a protocol, and the kinds are what is stored as `field/...`."""
+    """The fields that come in kinds: their type is a protocol, and the kinds are what is stored as `field/...`.
+
+    Of a method that is made of methods, those of its parts have dotted names: `first.label`.
+    """
     for name, hint in get_type_hints(cls).items():
         if getattr(hint, "_is_protocol", False) and hint is not Method:  # a campaign's method is no part of a method
             yield name, {word: kind for word, kind in kinds(name).items() if issubclass(kind, hint)}
+        elif hint in methods():
+            yield from ((f"{name}.{part}", own) for part, own in parts_of(hint))
+
+
+def part(method: Any, name: str) -> Any:
+    """The part of this dotted name."""
+    return reduce(getattr, name.split("."), method)
+
+
+def has(method: Any, name: str) -> bool:
+    """Whether the method has a part of this dotted name."""
+    return name in dict(parts_of(type(method)))
+
+
+def with_parts(method: M, values: Mapping[str, Any]) -> M:
+    """The method with other parts, by their dotted names."""
+    for name, value in values.items():
+        head, _, rest = name.partition(".")
+        method = replace(method, **{head: with_parts(getattr(method, head), {rest: value}) if rest else value})
+    return method
 
 
 def methods() -> tuple[type, ...]:
@@ -72,13 +96,13 @@ def _flags(cls: Any, prefix: str) -> Iterator[tuple[str, bool]]:
 def with_kinds(method: M, chosen: dict[str, str]) -> M:
     """The method with parts of these kinds; a part that is of its kind already keeps its settings."""
     own = dict(parts_of(type(method)))
-    for part, kind in chosen.items():
-        if kind not in own.get(part, {}):
+    for name, kind in chosen.items():
+        if kind not in own.get(name, {}):
             raise UserError(
-                f"this method has no --{part} {kind}: `musbo run --algo NAME --help-all` lists what it has."
+                f"this method has no --{name} {kind}: `musbo run --algo NAME --help-all` lists what it has."
             )
-    changed = {part: kind for part, kind in chosen.items() if word(getattr(method, part)) != kind}
-    return replace(method, **{part: own[part][kind]() for part, kind in changed.items()})
+    changed = {name: kind for name, kind in chosen.items() if word(part(method, name)) != kind}
+    return with_parts(method, {name: own[name][kind]() for name, kind in changed.items()})
 
 
 def parse(method: M, words: Sequence[str]) -> M:
@@ -92,8 +116,8 @@ def parse(method: M, words: Sequence[str]) -> M:
 
 def difference(method: Method, base: Method) -> list[str]:
     """The words that turn `base` into `method`: kinds first, then the settings that differ."""
-    own = {name: word(getattr(method, name)) for name, _ in parts_of(type(method))}
-    changed = {name: kind for name, kind in own.items() if word(getattr(base, name)) != kind}
+    own = {name: word(part(method, name)) for name, _ in parts_of(type(method))}
+    changed = {name: kind for name, kind in own.items() if word(part(base, name)) != kind}
     near = dict(flat(with_kinds(base, changed)))
     words = [each for name, kind in changed.items() for each in (f"--{name}", kind)]
     for name, value in flat(method):
@@ -130,23 +154,25 @@ def some(texts: Sequence[str], most: int = 3) -> str:
 
 def _misplaced(method: Method, flag: str) -> str:
     """The sentence for a flag of another kind or of another method."""
-    part = flag[2:].partition(".")[0].replace("-", "_")
-    others = [name for name, cls in parts().get(part, {}).items() if flag in _of(cls, part)]
-    if not others or not hasattr(method, part):
+    named = flag[2:].rpartition(".")[0].replace("-", "_")
+    others = [name for name, cls in parts().get(named, {}).items() if flag in _of(cls, named)]
+    if not others or not has(method, named):
         return f"{flag} is a setting of another method: `musbo run --algo NAME --help-all` lists what a method has."
-    kind = word(getattr(method, part))
-    return f"{flag} is a setting of --{part} {' or '.join(others)}, but here {part} is {kind}."
+    kind = word(part(method, named))
+    return f"{flag} is a setting of --{named} {' or '.join(others)}, but here {named} is {kind}."
 
 
-def _of(cls: type, part: str) -> set[str]:
-    return {flag for flag, _ in _flags(cls, f"{part}.")}
+def _of(cls: type, name: str) -> set[str]:
+    return {flag for flag, _ in _flags(cls, f"{name}.")}
 
 
-def _own_flags(method: Any) -> Iterator[tuple[str, bool]]:
+def _own_flags(method: Any, prefix: str = "") -> Iterator[tuple[str, bool]]:
     for name in (field.name for field in fields(method)):
         value = getattr(method, name)
-        flag = name.replace("_", "-")
-        if is_dataclass(value):
+        flag = prefix + name.replace("_", "-")
+        if type(value) in methods():
+            yield from _own_flags(value, f"{flag}.")
+        elif is_dataclass(value):
             yield from _flags(type(value), f"{flag}.")
         else:
             yield f"--{flag}", False
@@ -171,18 +197,18 @@ _HELP_OF_HELP = re.compile(
 
 def overview(method: Method, width: int = 80) -> str:
     """The settings of `method` with their values, a few lines for each part."""
-    kinds = {name: f"({word(getattr(method, name))}) " for name, _ in parts_of(type(method))}
+    kinds = {name: f"({word(part(method, name))}) " for name, _ in parts_of(type(method))}
     found: dict[str, list[str]] = {name: [] for name in kinds}
     for name, value in flat(method):
-        part, _, own = name.rpartition(".")
+        of, _, own = name.rpartition(".")
         shown = value if isinstance(value, tuple) else (value,)
         if name not in kinds:
-            found.setdefault(part, []).append("\0".join((own.replace("_", "-"), *map(str, shown))))  # not to be broken
+            found.setdefault(of, []).append("\0".join((own.replace("_", "-"), *map(str, shown))))  # not to be broken
     lines = []
-    for part, texts in found.items():
-        head = f"--{part.replace('_', '-')}" + ("." if part and texts else "")
+    for of, texts in found.items():
+        head = f"--{of.replace('_', '-')}" + ("." if of and texts else "")
         lines += textwrap.wrap(
-            kinds.get(part, "") + ", ".join(texts), width, initial_indent=f"  {head:<14}", subsequent_indent=" " * 16,
+            kinds.get(of, "") + ", ".join(texts), width, initial_indent=f"  {head:<14}", subsequent_indent=" " * 16,
             break_on_hyphens=False, break_long_words=False,
         )  # fmt: skip
     return "".join(f"{line}\n" for line in lines).replace("\0", " ")
