@@ -92,7 +92,7 @@ def test_parts_come_in_kinds():
     whole = {"label", "start", "explore", "baseline", "handover", "regulariser"}
     of_two = {*(f"first.{name}" for name in whole - {"regulariser"}), "second.handover"}
     assert set(flags.parts()) == whole | of_two
-    both = recipes.recipe("together", "quick", "pointmass")
+    both: Any = recipes.recipe("together", "quick", "pointmass")
     assert flags.with_kinds(both, {"first.label": "trust"}).first.label == Trust()
     assert flags.parse(both, ["--second.handover.caution", "0.5"]).second.handover == NotWorse(caution=0.5)
     with pytest.raises(UserError, match="--first.label.k is a setting of --first.label continuation, but here"):
