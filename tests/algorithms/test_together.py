@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from musbo.algorithms.recipes import recipe
-from musbo.algorithms.together import Together, numbered, seen_by, who_leads, worse
+from musbo.algorithms.together import Together, numbered, seen_by, worse
 from musbo.core.errors import UserError
 from musbo.data.batch import FALLBACK, HUMAN
 from musbo.data.dataset import assemble
-from musbo.learning.contest import Earned
+from musbo.learning.contest import Earned, leader
 from musbo.learning.explore import Seeking
 from musbo.learning.start import clone_rows
 from musbo.models.actor import PairActor, SampleActor, SharedActor, chosen_by, for_lanes, policies_of, uniform
@@ -77,7 +77,7 @@ def test_what_one_method_sees():
 @pytest.mark.parametrize("gain, before, leads", [(6.0, 0, 1), (4.0, 0, 0), (4.0, 1, 1), (-6.0, 1, 0)])
 def test_a_lead_passes_where_the_difference_is_no_chance(gain: float, before: int, leads: int):
     """The standard errors of 3 and 4 make one of 5."""
-    assert who_leads(Earned(jnp.asarray([10.0, 10.0 + gain]), jnp.asarray([3.0, 4.0])), before) == leads
+    assert leader(Earned(jnp.asarray([10.0, 10.0 + gain]), jnp.asarray([3.0, 4.0])), before) == leads
 
 
 @pytest.mark.parametrize("better", [0, 1])

@@ -24,7 +24,7 @@ from musbo.core.errors import UserError
 from musbo.core.registry import stored
 from musbo.data.batch import HUMAN
 from musbo.data.dataset import Dataset
-from musbo.learning.contest import Earned, came_true
+from musbo.learning.contest import Earned, came_true, leader
 from musbo.learning.imagine import Imagine, draw_starts, foresee
 from musbo.learning.places import places
 from musbo.models.actor import PairActor, policies_of
@@ -107,7 +107,7 @@ class Together:
         start = beginnings(task, data, k_rate)
         learned = state.first, state.second
         if told is not None:
-            leads = who_leads(told, state.leads)
+            leads = leader(told, state.leads)
         else:
             of_first, of_second = (rated(task, learned[i].policy, learned[1 - i], start) for i in (0, 1))
             leads = 0 if of_first.mean() > of_second.mean() else 1
@@ -169,12 +169,6 @@ def seen_by(data: Dataset, numbers: tuple[int, ...]) -> Dataset:
     for own, number in enumerate(numbers):
         seen[by == number] = own
     return replace(data, by=jnp.asarray(seen))
-
-
-def who_leads(earned: Earned, before: int) -> int:
-    """0 or 1: who earned more in the newest batch, where the difference is larger than its standard error."""
-    gain, error = float(earned.mean[1] - earned.mean[0]), float(jnp.sqrt(jnp.sum(earned.error**2)))
-    return int(gain > 0) if abs(gain) > error else before
 
 
 def findings_of(leads: int, earned: Earned | None) -> Findings:

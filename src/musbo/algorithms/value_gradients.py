@@ -30,7 +30,7 @@ from musbo.data.scaling import Normaliser, Scaling, measure
 from musbo.learning import climb, fit, handover, learned, objectives, replay, soft
 from musbo.learning.appraise import appraise
 from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
-from musbo.learning.contest import Earned, came_true
+from musbo.learning.contest import Earned, came_true, leader
 from musbo.learning.dream import dream
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import BestImagined, Check, Choice, Handover, NotWorse, Rating
@@ -326,8 +326,7 @@ def rival_leads(climber: Choice, rival: Choice, earned: Earned | None, before: b
     """
     if earned is None:
         return BestImagined(caution=CAUTION).choose(climber, rival) is rival
-    gain, error = float(earned.mean[1] - earned.mean[0]), float(jnp.sqrt(jnp.sum(earned.error**2)))
-    leads = int(gain > 0 if abs(gain) > error else before)
+    leads = leader(earned, int(before))
     promised = [float(jnp.mean(each.rating.returns)) for each in (climber, rival)]
     return bool(leads if promised[leads] >= float(earned.mean[1 - leads]) else 1 - leads)
 

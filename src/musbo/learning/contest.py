@@ -42,3 +42,9 @@ def came_true(data: Dataset, count: int) -> Earned | None:
     variance = squares / max(int(number.sum()) - count, 1)
     mean = np.asarray([one.mean() for one in mine])
     return Earned(jnp.asarray(mean, jnp.float32), jnp.asarray(np.sqrt(variance / number), jnp.float32))
+
+
+def leader(earned: Earned, before: int) -> int:
+    """Which of two policies earned more, 0 or 1; `before` where their difference is not beyond its standard error."""
+    gain, error = float(earned.mean[1] - earned.mean[0]), float(jnp.sqrt(jnp.sum(earned.error**2)))
+    return int(gain > 0) if abs(gain) > error else before
