@@ -15,6 +15,7 @@ from musbo.algorithms.floors import Chance
 from musbo.algorithms.imagined_trpo import ImaginedTRPO
 from musbo.algorithms.mopo import MOPO
 from musbo.algorithms.recipes import ALGORITHMS
+from musbo.algorithms.together import Together
 from musbo.data.dataset import assemble
 from musbo.learning.explore import Plain
 from musbo.learning.label import Penalty, Trust
@@ -32,6 +33,8 @@ def without_units(chosen: Any) -> Any:
             return replace(chosen, **plain, imagine=replace(chosen.imagine, starts="initial"))
         case MOPO():
             return replace(chosen, penalty=Penalty(0.0))
+        case Together():
+            return replace(chosen, first=without_units(chosen.first))
     return chosen
 
 
