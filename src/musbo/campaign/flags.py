@@ -219,7 +219,12 @@ def unknown_flag(word: str, known: Iterable[str]) -> str:
     flag, known = word.partition("=")[0], list(known)
     last = flag.lstrip("-").rpartition(".")[2]
     close = [name for name in known if name.lstrip("-").rpartition(".")[2] == last]
-    close = close or difflib.get_close_matches(flag, known, n=3, cutoff=0.6)
+    shortest = min(
+        (name.count(".") for name in close), default=0
+    )  # of a method that is made of methods: not its parts'
+    close = [name for name in close if name.count(".") == shortest] or difflib.get_close_matches(
+        flag, known, n=3, cutoff=0.6
+    )
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     kind = "flag" if flag.startswith("-") else "word"
     return f"the {kind} {flag} means nothing here.{hint} `musbo run --help` lists every flag."
