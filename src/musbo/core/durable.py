@@ -27,13 +27,18 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def write_through(path: Path, write: Callable[[BufferedIOBase], object]) -> None:
     """The same for what is too large to be held: `write` gets the open file, which can be read again too."""
-    put_through(path.parent, write, lambda _: path.name)
+    put_through(path.parent, write, lambda _: path.name, path)
 
 
-def put_through(folder: Path, write: Callable[[BufferedIOBase], object], name: Callable[[BufferedIOBase], str]) -> Path:
-    """The same for a file in `folder` whose `name` depends on what was written."""
+def put_through(
+    folder: Path,
+    write: Callable[[BufferedIOBase], object],
+    name: Callable[[BufferedIOBase], str],
+    shown: Path | None = None,
+) -> Path:
+    """The same for a file in `folder` whose `name` depends on what was written; until then an error names `shown`."""
     temporary = folder / f".{secrets.token_hex(8)}.tmp"
-    path = folder
+    path = shown or folder
     try:
         # Not tempfile.mkstemp: its files are private to one user, and campaigns are shared between people.
         handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
