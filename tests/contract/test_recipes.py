@@ -110,8 +110,8 @@ def brief(method: Any) -> Any:
 
 
 NAMES = list(ALGORITHMS)
-# Their label, start and explorer are each that of another method, which is in the short form.
-COMBINED = ("musbo-coefficient", "musbo-collection", "musbo-constant-noise")
+# Their label, start and explorer, or both of their methods, are each that of another one, which is in the short form.
+COMBINED = ("musbo-coefficient", "musbo-collection", "musbo-constant-noise", "together")
 EACH = [pytest.param(name, marks=pytest.mark.long) if name in COMBINED else name for name in NAMES]
 LEARNERS = [name for name, known in ALGORITHMS.items() if not known.floor and name not in COMBINED]
 LEARNERS += [pytest.param(name, marks=pytest.mark.long) for name in COMBINED]
