@@ -17,6 +17,7 @@ from musbo.learning.contest import Earned, leader
 from musbo.learning.explore import Seeking
 from musbo.learning.start import clone_rows
 from musbo.models.actor import PairActor, SampleActor, SharedActor, chosen_by, for_lanes, policies_of, uniform
+from musbo.models.gaussian import head
 from musbo.models.policy import Policy, PolicySettings, init_policy
 from musbo.tasks.builtin import pointmass
 from tests.algorithms.test_value_gradients import policies
@@ -95,8 +96,7 @@ def test_what_came_true_decides(better: int):
     assert set(newest.by) == {0, 1, 2}
     data = assemble([random_batch(), newest], 2 * len(random_batch()) + len(newest), 0)
     *_, (after, metrics) = whole.train(pointmass, data, state, jax.random.PRNGKey(5))
-    assert after.leads == better
-    assert any(after.policy is each for each in (state.policy, (after.first, after.second)[better].policy))
+    assert after.leads == better and after.policy is (after.first, after.second)[better].policy
     shown = {each.name: each.value for each in metrics.findings.diagnostics}
     assert shown["leads"] == better
     earned = [shown["trust_region_earned"], shown["gradients_earned"]]
@@ -137,21 +137,29 @@ def test_what_is_worse(new: list[float], old: list[float], expected: bool):
     assert worse(np.asarray(new), np.asarray(old)) is expected
 
 
+@pytest.mark.parametrize("passes", [False, True])
 @pytest.mark.parametrize("promised, kept", [(3.0, True), (5.0, False)])
-def test_the_last_policy_stays_where_the_new_one_is_worse(promised: float, kept: bool, monkeypatch: Any):
-    """By the models of the other one; the new policy collects all the same."""
+def test_the_last_policy_stays_where_the_new_one_is_worse(promised: float, kept: bool, passes: bool, monkeypatch: Any):
+    """By the models of the other one, and where the lead does not pass; it also collects and can be exported."""
     whole, state = brief(method("together")), course("together")[1][-1][0]
-    before = state.policy
+    before, leads = state.policy, 1 - state.leads if passes else state.leads
 
     def planted(task: Any, steps: int, policy: Any, model: Any, start: Any) -> tuple[Any, Any, Any]:
         return None, None, jnp.full(len(start), 4.0 if policy is before else promised)
 
     monkeypatch.setattr("musbo.algorithms.together.foresee", planted)
+    monkeypatch.setattr("musbo.algorithms.together.leader", lambda earned, led: leads)
     second = batch(whole.actor(pointmass, state), 20, seed=9)
     data = assemble([random_batch(), second], 2 * len(random_batch()) + len(second), 0)
-    *_, (after, _) = whole.train(pointmass, data, state, jax.random.PRNGKey(5))
-    newest = (after.first, after.second)[after.leads].policy
-    assert (after.policy is before) is kept and (after.policy is newest) is not kept
+    *_, (after, metrics) = whole.train(pointmass, data, state, jax.random.PRNGKey(5))
+    assert after.leads == leads and after.policy is (after.first, after.second)[leads].policy
+    assert (after.policy is before) is (kept and not passes)
+    assert (metrics.forecast is None) or after.policy is not before
+    obs = second.obs[:20]
+    shipped = whole.actor(pointmass, after).ship(jnp.asarray(obs), after.policy(jnp.asarray(obs)))
+    if leads == 1:  # what the runtime compares with is that of the policy that goes out
+        spread = head(after.policy.network, after.policy.frame.see(jnp.asarray(obs)))[1]
+        np.testing.assert_array_equal(shipped.golden["log_spread"], spread)
 
 
 def test_no_oracle():

@@ -112,10 +112,14 @@ class Together:
             of_first, of_second = (rated(task, learned[i].policy, learned[1 - i], start) for i in (0, 1))
             leads = 0 if of_first.mean() > of_second.mean() else 1
         policy, judge = learned[leads].policy, learned[1 - leads]
-        if state.trained and worse(rated(task, policy, judge, start), rated(task, state.policy, judge, start)):
-            policy = state.policy
+        forecast = promised if leads else state.promised
+        same = state.trained and leads == state.leads  # both policies are of one kind: the leader can go on with either
+        if same and worse(rated(task, policy, judge, start), rated(task, state.policy, judge, start)):
+            policy, forecast = state.policy, None
+            kept = replace(learned[leads], policy=policy)
+            state = replace(state, second=kept) if leads else replace(state, first=kept)
         shown = findings_of(leads, told) + (findings if leads else NOTHING)
-        metrics = Metrics(DONE, findings=shown, forecast=promised if leads else state.promised)
+        metrics = Metrics(DONE, findings=shown, forecast=forecast)
         yield replace(state, stage="collected", policy=policy, leads=leads, trained=True, promised=None), metrics
 
     def _numbers(self, task: Task, state: "State") -> tuple[tuple[int, ...], tuple[int, ...]]:

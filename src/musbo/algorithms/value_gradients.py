@@ -288,7 +288,7 @@ class ValueGradients:
             other = replace(choice, policy=policy, rating=judged(policy))
             leads = rival_leads(choice, other, state.earned, state.rival_leads)
             choice, challenger = (other, choice.policy) if leads else (choice, other.policy)
-        if state.handed:  # the policy that was handed over before stays where the new one is rated worse
+        if state.handed and leads == state.rival_leads:  # the leader's last policy stays where the new one is worse
             choice = self.handover.choose(replace(choice, policy=state.policy, rating=judged(state.policy)), choice)
         findings = findings_of.chosen(choice) + contest_findings(leads, state.earned)
         state = replace(
