@@ -36,6 +36,9 @@ def test_lanes_of_a_pair():
     # Lanes 0 2 4 6 8 10 are 0 1 2 3 4 5 of the leader's, of which every fourth from 1 on is its challenger's.
     assert chosen_by(pair, lanes).tolist() == [0, 2, 1, 2, 0, 2, 0, 2, 0, 2, 1, 2]
     assert policies_of(pair) == 3 and policies_of(two) == 2 and policies_of(uniform(pointmass)) == 1
+    three = SharedActor(weak, strong, weak)  # of four lanes each has one, and the candidate two
+    assert chosen_by(three, np.arange(6)).tolist() == [0, 1, 2, 2, 0, 1] and policies_of(three) == 3
+    assert chosen_by(PairActor(SampleActor(strong), three), lanes).tolist() == [0, 1, 0, 2, 0, 3, 0, 3, 0, 1, 0, 2]
     turned = PairActor(SampleActor(strong), two)
     assert chosen_by(turned, lanes).tolist() == [0, 1, 0, 2, 0, 1, 0, 1, 0, 1, 0, 2]
     assert chosen_by(pair, np.arange(4, 8)).tolist() == [0, 2, 0, 2]
@@ -140,9 +143,13 @@ def test_what_is_worse(new: list[float], old: list[float], expected: bool):
 @pytest.mark.parametrize("passes", [False, True])
 @pytest.mark.parametrize("promised, kept", [(3.0, True), (5.0, False)])
 def test_the_last_policy_stays_where_the_new_one_is_worse(promised: float, kept: bool, passes: bool, monkeypatch: Any):
-    """By the models of the other one, and where the lead does not pass; it also collects and can be exported."""
+    """By the models of the other one, and where the trust region goes on to lead; it also collects.
+
+    Value gradients compare with the best policy so far themselves.
+    """
     whole, state = brief(method("together")), course("together")[1][-1][0]
-    before, leads = state.policy, 1 - state.leads if passes else state.leads
+    state = replace(state, leads=0, policy=state.first.policy)
+    before, leads = state.policy, int(passes)
 
     def planted(task: Any, steps: int, policy: Any, model: Any, start: Any) -> tuple[Any, Any, Any]:
         return None, None, jnp.full(len(start), 4.0 if policy is before else promised)
@@ -156,10 +163,13 @@ def test_the_last_policy_stays_where_the_new_one_is_worse(promised: float, kept:
     assert (after.policy is before) is (kept and not passes)
     assert (metrics.forecast is None) or after.policy is not before
     obs = second.obs[:20]
-    shipped = whole.actor(pointmass, after).ship(jnp.asarray(obs), after.policy(jnp.asarray(obs)))
+    actor = whole.actor(pointmass, after)
     if leads == 1:  # what the runtime compares with is that of the policy that goes out
+        shipped = actor.ship(jnp.asarray(obs), after.policy(jnp.asarray(obs)))
         spread = head(after.policy.network, after.policy.frame.see(jnp.asarray(obs)))[1]
         np.testing.assert_array_equal(shipped.golden["log_spread"], spread)
+    else:
+        assert actor.leader.policy is after.policy
 
 
 def test_no_oracle():

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from musbo.algorithms.value_gradients import ValueGradients, _errors_unknown, logged, rival_leads
+from musbo.algorithms.value_gradients import ValueGradients, _errors_unknown, brought_home, logged, rival_leads
 from musbo.core.errors import UserError
 from musbo.data.batch import HUMAN, LIMITED, Batch
 from musbo.data.dataset import assemble
 from musbo.learning.climb import ClimbSettings
-from musbo.learning.contest import Earned, came_true
+from musbo.learning.contest import Earned, Proven, agreed, came_true, proven
 from musbo.learning.handover import BestImagined, Check, Choice, Rating
 from musbo.learning.replay import logged as as_logged
 from musbo.learning.soft import SoftSettings
@@ -208,17 +208,67 @@ def test_what_came_true_decides(better: int):
 
 
 @pytest.mark.parametrize("shove, kept", [(0.0, True), (0.6, False)])
-def test_the_last_policy_stays_where_the_new_one_is_rated_worse(shove: float, kept: bool):
-    """A climber that learns nothing pushes a little; the policy before it stands still, or pushes harder."""
+def test_the_best_policy_so_far_stays_where_the_new_one_is_not_rated_better(shove: float, kept: bool):
+    """A climber that learns nothing pushes a little; the best policy so far stands still, or pushes harder."""
     method = replace(STANDING, steps=0, updates=2, handover=BestImagined())
     state, _ = trained(method)
     before = policies((shove, 0.0))[0]
     pushing = eqx.tree_at(lambda actor: actor.biases[-1], state.climber.actor, replace_fn=lambda bias: bias + 0.3)
-    told = replace(state, policy=before, climber=replace(state.climber, actor=pushing))
-    assert told.handed
-    *_, (after, _) = method.train(pointmass, random_data(), told, jax.random.PRNGKey(5))
+    best = Proven(before, jnp.zeros(()))  # more than anyone earns here
+    told = replace(state, proven=best, climber=replace(state.climber, actor=pushing))
+    *_, (after, metrics) = method.train(pointmass, random_data(), told, jax.random.PRNGKey(5))
     obs = jnp.zeros((4, pointmass.obs_size))
     assert np.array_equal(after.policy(obs), before(obs)) is kept
+    assert (after.candidate is not None) is kept and len(after.collecting) == 1 + kept
+    assert next(each.value for each in metrics.findings.diagnostics if each.name == "stays") == float(kept)
+    actor = method.actor(pointmass, after)
+    assert isinstance(actor, SharedActor) is kept  # what stays shares its batch with the new policy
+
+
+def test_what_the_newest_batch_says_of_three_policies():
+    """Leader, challenger, candidate: the learners are the last two, and the best of all three is remembered."""
+    state, _ = trained(replace(STANDING, updates=2, steps=600))
+    hard, soft = policies((0.6, 0.2))
+    still = policies((0.0, 0.0))[0]
+    for leads in (False, True):
+        told = replace(state, policy=hard, challenger=soft, candidate=still, rival_leads=leads)
+        newest = batch(SharedActor(*told.collecting), 20, seed=4)
+        data = assemble([random_batch(), newest], 3 * len(newest), 0)
+        returns, lane = newest.returns(), np.arange(20) % 4
+        mean = [returns[np.isin(lane, lanes)].mean() for lanes in ((0,), (1,), (2, 3))]
+        earned, best = brought_home(data, told)
+        assert earned is not None and best is not None
+        learners = mean[1], mean[2]
+        np.testing.assert_allclose(earned.mean, learners if leads else learners[::-1], rtol=1e-5)
+        assert best.policy is still and float(best.earned) == pytest.approx(mean[2], rel=1e-5)
+
+
+def test_nothing_is_said_before_a_policy_was_trained():
+    data, begun = random_data(), TINY.begin(pointmass, jax.random.PRNGKey(0))
+    assert brought_home(data, begun) == (None, None)
+
+
+def test_the_best_policy_so_far():
+    low, high = policies((0.1, 0.2))
+    one, other = Earned(jnp.asarray([3.0, 7.0]), jnp.zeros(2)), Earned(jnp.asarray([5.0, 4.0]), jnp.zeros(2))
+    first = proven(None, (low, high), one, again=False)
+    assert first.policy is high and float(first.earned) == 7.0
+    assert proven(first, (low, low), other, again=False) is first  # nobody earned more
+    again = proven(first, (high, low), other, again=True)  # it collected again, and earned less than it seemed
+    assert again.policy is high and float(again.earned) == 5.0
+    lost = proven(first, (high, low), Earned(jnp.asarray([2.0, 4.0]), jnp.zeros(2)), again=True)
+    assert lost.policy is low and float(lost.earned) == 4.0
+
+
+def test_members_agree_where_their_gain_is_larger_than_its_spread():
+    def rating(*returns: float) -> Rating:
+        return Rating(jnp.asarray(returns), jnp.ones(()), jnp.zeros(()), jnp.ones(()))
+
+    before = rating(10.0, 20.0)
+    assert agreed(before, rating(12.0, 23.0))  # gains 2 and 3: mean 2.5, deviation 0.5
+    assert not agreed(before, rating(10.0, 26.0))  # gains 0 and 6: mean 3, deviation 3
+    assert not agreed(before, rating(9.0, 19.0)) and not agreed(before, before)
+    assert not agreed(before, rating(float("nan"), 99.0))
 
 
 def test_states_of_the_first_version_have_no_errors():

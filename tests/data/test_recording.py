@@ -114,8 +114,11 @@ def test_who_chose_is_the_source_of_the_record(tmp_path: Path):
     assert musbo.read_batch(written(tmp_path / "r.musbo", rows)).by.tolist() == [0, -1, -2, -3] * 2
     shared = head(HEADER | {"every": 4})  # episode 1 is the challenger's
     assert musbo.read_batch(written(tmp_path / "r.musbo", rows, shared)).by.tolist() == [0, -1, -2, -3, 1, -1, -2, -3]
-    odd = head(HEADER | {"every": "x"})
-    assert musbo.read_batch(written(tmp_path / "r.musbo", rows, odd)).by.tolist() == [0, -1, -2, -3] * 2
+    three = head(HEADER | {"shares": [2, 1]})
+    assert musbo.read_batch(written(tmp_path / "r.musbo", rows, three)).by.tolist() == [2, -1, -2, -3, 1, -1, -2, -3]
+    for wrong in ({"every": "x"}, {"shares": "x"}, {"shares": []}, {"shares": [0, 200]}, {"shares": [True, 1]}):
+        odd = head(HEADER | wrong)
+        assert musbo.read_batch(written(tmp_path / "r.musbo", rows, odd)).by.tolist() == [0, -1, -2, -3] * 2
 
 
 def test_rewards_are_read_where_every_step_has_one(tmp_path: Path):

@@ -90,6 +90,7 @@ def actors() -> dict[str, tuple[Any, Any]]:
         "lagged": (policy, Seeking(zeta="lagged").actor(policy, judge)),
         "sample": (lead, SampleActor(lead)),
         "shared": (lead, SharedActor(lead, gaussian(seed=7))),
+        "shared by three": (lead, SharedActor(lead, gaussian(seed=7), gaussian(seed=8))),
         "support": (support(), SampleActor(support())),
     }
 

@@ -133,7 +133,7 @@ def test_zeta_is_that_of_the_trainer(tmp_path: Path, kind: str):
     assert np.std(np.asarray(zeta)) > 0 or kind == "raw"
 
 
-@pytest.mark.parametrize("kind", ["plain", "seeking", "sample", "shared", "support"])
+@pytest.mark.parametrize("kind", ["plain", "seeking", "sample", "shared", "shared by three", "support"])
 def test_noise_has_the_trainers_distribution(tmp_path: Path, kind: str):
     """Mean and deviation of the executed actions in one state, from JAX and from numpy."""
     policy, actor = shipped.actors()[kind]

@@ -113,11 +113,10 @@ class Together:
             leads = 0 if of_first.mean() > of_second.mean() else 1
         policy, judge = learned[leads].policy, learned[1 - leads]
         forecast = promised if leads else state.promised
-        same = state.trained and leads == state.leads  # both policies are of one kind: the leader can go on with either
-        if same and worse(rated(task, policy, judge, start), rated(task, state.policy, judge, start)):
+        again = state.trained and leads == state.leads == 0  # value gradients see to it themselves
+        if again and worse(rated(task, policy, judge, start), rated(task, state.policy, judge, start)):
             policy, forecast = state.policy, None
-            kept = replace(learned[leads], policy=policy)
-            state = replace(state, second=kept) if leads else replace(state, first=kept)
+            state = replace(state, first=replace(state.first, policy=policy))
         shown = findings_of(leads, told) + (findings if leads else NOTHING)
         metrics = Metrics(DONE, findings=shown, forecast=forecast)
         yield replace(state, stage="collected", policy=policy, leads=leads, trained=True, promised=None), metrics

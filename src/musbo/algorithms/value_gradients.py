@@ -5,8 +5,9 @@ through M, with V at their ends. What follows a step counts as far as M's member
 the members do not rate worse than the one before is its candidate.
 
 A rival, an off-policy actor-critic, learns beside it, half from the logged transitions and half from imagined ones.
-Both collect a part of every batch. The one whose policy earned more in the newest batch leads: it is handed over and
-collects three lanes of four. Before there is such a batch, the members of M decide.
+Both collect a part of every batch. The one whose policy earned more in the newest batch leads, and collects the most.
+Before there is such a batch, the members of M decide. Its new policy is handed over if the members of M agree that it
+is better than the policy that earned the most so far; else that one is, and the new one only collects beside it.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from musbo.data.scaling import Normaliser, Scaling, measure
 from musbo.learning import climb, fit, handover, learned, objectives, replay, soft
 from musbo.learning.appraise import appraise
 from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
-from musbo.learning.contest import Earned, came_true, leader
+from musbo.learning.contest import Earned, Proven, agreed, came_true, leader, proven
 from musbo.learning.dream import dream
 from musbo.learning.fit import FitSettings, FitState
 from musbo.learning.handover import BestImagined, Check, Choice, Handover, NotWorse, Rating
@@ -131,15 +132,14 @@ class ValueGradients:
         return replace(self.soft, gamma=max(self.soft.gamma, self.discount(task, 0.0)))
 
     def actor(self, task: Task, state: "State") -> UniformActor | HeldActor | SampleActor | SharedActor:
-        """Random until something was learned; then samples of both policies.
+        """Random until something was learned; then samples of the newest policies, and of an earlier one that leads.
 
         Random actions are held for a while, unless that would end episodes early.
         """
         if state.dynamics is None:
             return held(task) if task.terminated is None else uniform(task)
-        if state.challenger is None:
-            return SampleActor(state.policy)
-        return SharedActor(state.policy, state.challenger)
+        policies = state.collecting
+        return SampleActor(state.policy) if len(policies) == 1 else SharedActor(*policies)
 
     def foresight(self, state: "State") -> Foresight | None:
         """Courses in M; doubt is the largest disagreement of a member and the next."""
@@ -161,14 +161,11 @@ class ValueGradients:
             if state.dynamics is not None:  # the weights of new networks were drawn for normalised inputs
                 climber = climb.carry_over(climber, (state.frame, frame), (state.worth, worth))
                 rival = rival and soft.renormalise(rival, state.frame, frame)
-            earned = None
-            if state.challenger is not None:
-                earned = came_true(data, 2)  # of the leader and the challenger
-                if earned is not None and state.rival_leads:
-                    earned = Earned(earned.mean[::-1], earned.error[::-1])
+            earned, proven = brought_home(data, state)
             state = replace(
-                state, stage="dynamics", frame=frame, worth=worth, climber=climber, rival=rival, earned=earned
-            )
+                state, stage="dynamics", frame=frame, worth=worth, climber=climber, rival=rival, earned=earned,
+                proven=proven,
+            )  # fmt: skip
         if state.stage == "dynamics":
             work = state.fit or objectives.begin_dynamics(task, self.dynamics, state.dynamics, scaling, k_new)
             rows_M = objectives.dynamics_rows(task, data, scaling)
@@ -288,12 +285,15 @@ class ValueGradients:
             other = replace(choice, policy=policy, rating=judged(policy))
             leads = rival_leads(choice, other, state.earned, state.rival_leads)
             choice, challenger = (other, choice.policy) if leads else (choice, other.policy)
-        if state.handed and leads == state.rival_leads:  # the leader's last policy stays where the new one is worse
-            choice = self.handover.choose(replace(choice, policy=state.policy, rating=judged(state.policy)), choice)
-        findings = findings_of.chosen(choice) + contest_findings(leads, state.earned)
+        candidate = None
+        if state.proven is not None:
+            before = replace(choice, policy=state.proven.policy, rating=judged(state.proven.policy))
+            if not agreed(before.rating, choice.rating):
+                choice, candidate = before, choice.policy
+        findings = findings_of.chosen(choice) + contest_findings(leads, candidate is not None, state.earned)
         state = replace(
-            state, stage="collected", policy=choice.policy, challenger=challenger, rival_leads=leads, choice=None,
-            lanes=None, update=0, checked=-1, step=0, handed=True,
+            state, stage="collected", policy=choice.policy, challenger=challenger, candidate=candidate,
+            rival_leads=leads, choice=None, lanes=None, update=0, checked=-1, step=0,
         )  # fmt: skip
         yield state, Metrics(DONE, findings=findings, forecast=findings_of.promise(choice.rating, rated))
 
@@ -317,6 +317,22 @@ def logged(data: Dataset, frame: Frame, unknown: Float[Array, ""]) -> tuple[Repl
     return Replay(rows, found.n), unit
 
 
+def brought_home(data: Dataset, state: "State") -> tuple[Earned | None, Proven | None]:
+    """What the newest batch says: of the climber's and the rival's policies, and of the best policy so far."""
+    if not state.trained:
+        return None, None
+    policies = state.collecting
+    earned = came_true(data, len(policies))
+    if earned is None:
+        return None, state.proven
+    best = proven(state.proven, policies, earned, again=state.candidate is not None)
+    if state.challenger is None:
+        return None, best
+    both = jnp.asarray([0 if state.candidate is None else 2, 1])  # of the leading learner, of the other one
+    both = both[::-1] if state.rival_leads else both
+    return Earned(earned.mean[both], earned.error[both]), best
+
+
 def rival_leads(climber: Choice, rival: Choice, earned: Earned | None, before: bool) -> bool:
     """Who is handed over: whose last policy earned more in the newest batch; `before`: whether the rival led so far.
 
@@ -331,12 +347,18 @@ def rival_leads(climber: Choice, rival: Choice, earned: Earned | None, before: b
     return bool(leads if promised[leads] >= float(earned.mean[1 - leads]) else 1 - leads)
 
 
-def contest_findings(leads: bool, earned: Earned | None) -> Findings:
+def contest_findings(leads: bool, stays: bool, earned: Earned | None) -> Findings:
     climber, rival = (None, None) if earned is None else (finite(float(x)) for x in earned.mean)
     about = "1 where the policy of the second learner is handed over."
     text = "Mean return of its episodes in the newest batch."
     shown = (
         Diagnostic("rival", float(leads), "rival leads", about, column="rival\nleads"),
+        Diagnostic(
+            "stays",
+            float(stays),
+            "an earlier policy stays",
+            "1 where the members of M do not agree that the new policy is better than the one that earned the most.",
+        ),
         Diagnostic("climber_earned", climber, "earned by the climber", text),
         Diagnostic("rival_earned", rival, "earned by the rival", text),
     )
@@ -390,7 +412,9 @@ class State(eqx.Module):
     worth: Worth
     policy: GaussianPolicy  # the last one handed over
     rival: Soft | None = None
-    challenger: GaussianPolicy | None = None  # the other one that collects
+    challenger: GaussianPolicy | None = None  # the newest of the learner that does not lead
+    candidate: GaussianPolicy | None = None  # the newest of the one that leads, where an earlier policy is handed over
+    proven: Proven | None = None  # the policy that earned the most so far
     earned: Earned | None = None  # by the climber's and the rival's policy in the newest batch
     dynamics: Dynamics | None = None
     ordinary: Ordinary | None = None
@@ -402,7 +426,16 @@ class State(eqx.Module):
     checked: int = eqx.field(static=True, default=-1)
     step: int = eqx.field(static=True, default=0)  # of the rival
     rival_leads: bool = eqx.field(static=True, default=False)
-    handed: bool = eqx.field(static=True, default=False)  # whether `policy` was trained
+
+    @property
+    def trained(self) -> bool:
+        return self.dynamics is not None
+
+    @property
+    def collecting(self) -> tuple[GaussianPolicy, ...]:
+        """The policies that share the lanes, by their numbers in the batch."""
+        every = (self.policy, self.challenger, self.candidate)
+        return tuple(policy for policy in every if policy is not None)
 
 
 def change_time(scaling: Scaling, size: int) -> float:

@@ -463,7 +463,8 @@ class Mind:
             raise FieldError(f"this runtime knows no exploration {self.kind[:30]!r}: use the runtime.py of the bundle.")
         self.labeler = Labeler(arrays, explore["activation"]) if self.kind == "seeking" else None
         if self.kind == "shared":
-            self.challenger = MlpPolicy(arrays, frame, explore["activation"], "challenger")
+            others = range(1, max(explore["shares"]) + 1)
+            self.shared = [MlpPolicy(arrays, frame, explore["activation"], f"shared_{i}") for i in others]
 
     def check(self, golden: dict[str, np.ndarray]) -> None:
         """Compare with what the trainer computed."""
@@ -494,7 +495,9 @@ class Mind:
             first = self.half * np.float32(self.explore["sigma"]) * _normal(random, mean.shape)
             size = self.scale(obs, np.clip(mean + first, self.low, self.high), last)
             return first + self.half * np.float32(size) * _normal(random, mean.shape), size
-        chosen = self.challenger if self.kind == "shared" and episode % self.explore["every"] == 1 else self.policy
+        chosen, shares = self.policy, self.explore.get("shares") or [0]
+        if number := shares[episode % len(shares)]:
+            chosen = self.shared[number - 1]
         return chosen.draw(obs[None], random)[0] - mean, 0.0
 
     def scale(self, obs: np.ndarray, tentative: np.ndarray, last: Any) -> float:
@@ -702,7 +705,7 @@ class Runtime:
             "act": manifest["action"]["names"],
             "limits": self.limits,
             "explore": self._explore,
-            "every": manifest["explore"].get("every") if self._explore else None,
+            "shares": manifest["explore"].get("shares") if self._explore else None,
         }
 
     def _fallback_of(self, given: Optional[Fallback]) -> Callable[[np.ndarray], Action]:

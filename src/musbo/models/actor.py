@@ -164,38 +164,50 @@ class SampleActor(eqx.Module):
         return Shipped("sample", golden=_spread(self.policy, obs))
 
 
-EVERY = 4  # one lane of so many is the challenger's
+SHARES = ((0, 1, 0, 0), (0, 1, 2, 2))
+"""Which of two policies, or of three, have the lanes 0 to 3, and so on: one lane of four is the challenger's."""
 
 
 class SharedActor(eqx.Module):
-    """Samples of two policies that share the lanes: most are the leader's, every fourth the challenger's."""
+    """Samples of policies that share the lanes: of the leader, a challenger and perhaps a candidate to lead."""
 
     leader: GaussianPolicy
     challenger: GaussianPolicy
+    candidate: GaussianPolicy | None = None
     lanes: Int[Array, " b"] | None = None
     """The lane of every row; without it rows are lanes."""
     needs_oracle: bool = eqx.field(static=True, default=False)
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        return SHARES[self.candidate is not None]
 
     def act(
         self, obs: Obs, key: PRNGKeyArray, previous_obs: Obs, previous_act: Act, has_previous: Bool[Array, " b"]
     ) -> tuple[Act, Signal]:
         lanes = jnp.arange(obs.shape[0]) if self.lanes is None else self.lanes
-        challenged = lanes % EVERY == 1  # two lanes are one for each
-        act = jnp.where(challenged[:, None], self.challenger.draw(obs, key), self.leader.draw(obs, key))
-        return act, challenged.astype(jnp.float32)
+        whose = jnp.asarray(self.shares)[lanes % len(self.shares)]
+        act = self.leader.draw(obs, key)
+        for number, policy in enumerate((self.challenger, self.candidate), start=1):
+            if policy is not None:
+                act = jnp.where((whose == number)[:, None], policy.draw(obs, key), act)
+        return act, (whose > 0).astype(jnp.float32)
 
     def by(self, lanes: Int[np.ndarray, " n"]) -> Int8[np.ndarray, " n"]:
-        return (lanes % EVERY == 1).astype(np.int8)
+        return np.asarray(self.shares, np.int8)[lanes % len(self.shares)]
 
     def findings(self, signal: Float[np.ndarray, " n"], alone: float) -> Findings:
-        about = "Share of the batch that the challenger collected."
-        return Findings((Diagnostic("challenged", float(np.mean(signal)), "challenger's share", about, percent=True),))
+        about = "Share of the batch that policies collected which do not lead."
+        return Findings((Diagnostic("challenged", float(np.mean(signal)), "challengers' share", about, percent=True),))
 
     def ship(self, obs: Obs, act: Act) -> Shipped:
         """In the field episodes take the place of lanes."""
-        network = self.challenger.network
-        numbers = {"activation": network.activation, "every": EVERY}
-        return Shipped("shared", numbers, named_arrays(network, "challenger"), _spread(self.leader, obs))
+        others = [policy.network for policy in (self.challenger, self.candidate) if policy is not None]
+        numbers = {"activation": others[0].activation, "shares": list(self.shares)}
+        arrays = {}
+        for number, network in enumerate(others, start=1):
+            arrays |= named_arrays(network, f"shared_{number}")
+        return Shipped("shared", numbers, arrays, _spread(self.leader, obs))
 
 
 class PairActor(eqx.Module):
@@ -236,7 +248,7 @@ class PairActor(eqx.Module):
 
 def policies_of(actor: Actor) -> int:
     """How many policies share the lanes of an actor."""
-    return 1 + int(chosen_by(actor, np.arange(2 * EVERY)).max())
+    return 1 + int(chosen_by(actor, np.arange(2 * len(SHARES[0]))).max())
 
 
 def _spread(policy: GaussianPolicy | SupportPolicy, obs: Obs) -> dict[str, Array]:

@@ -268,10 +268,10 @@ def _columns(sound: Sound) -> dict[str, Callable[[], Any]]:
         return words(np.zeros(len(kept), np.int8), [str(sound.header.get(key, ""))])
 
     def by() -> np.ndarray:
-        """Of policies that share the episodes, the challenger has every so manieth: see `SharedActor`."""
-        shared = sound.header.get("every")
-        second = kept["episode"] % shared == 1 if isinstance(shared, int) and shared > 1 else np.zeros(len(kept), bool)
-        return np.where((kept["source"] == 0) & second, np.int8(1), -kept["source"].astype(np.int8))
+        """Policies may share the episodes: see `SharedActor`."""
+        shares = _shares(sound.header)
+        number = shares[kept["episode"] % len(shares)]
+        return np.where(kept["source"] == 0, number, -kept["source"].astype(np.int8))
 
     columns: dict[str, Callable[[], Any]] = {}
     if not last.all() and np.isfinite(kept["reward"][~last]).all():
@@ -291,3 +291,20 @@ def _columns(sound: Sound) -> dict[str, Callable[[], Any]]:
         "machine": lambda: same("machine"),
         "bundle": lambda: same("bundle"),
     }
+
+
+MOST_SHARES = 1000
+
+
+def _shares(header: dict[str, Any]) -> np.ndarray:
+    """The number of the policy that has episode 0, 1, ..., over and over; 0 alone where nothing else can be read.
+
+    The first runtimes wrote `every`: the second of so many episodes was the challenger's.
+    """
+    said, every = header.get("shares"), header.get("every")
+    if isinstance(every, int) and 1 < every <= MOST_SHARES:
+        said = [int(i == 1) for i in range(every)]
+    if not isinstance(said, list) or not 0 < len(said) <= MOST_SHARES:
+        return np.zeros(1, np.int8)
+    sound = all(type(number) is int and 0 <= number <= 127 for number in said)
+    return np.asarray(said if sound else [0], np.int8)
