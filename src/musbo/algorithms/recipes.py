@@ -328,16 +328,18 @@ def _why(preset: Preset, task: Task) -> tuple[str, ...]:
     return tuple(said)
 
 
-# Model-free methods: the number of gradient steps is the same for all
+# Model-free methods: the number of gradient steps is the same for all, except where a step costs much more
 
 
-def model_free(regulariser: Regulariser) -> Callable[[Preset, Task], ModelFree]:
+def model_free(regulariser: Regulariser, fast: int = 12_000) -> Callable[[Preset, Task], ModelFree]:
+    """A recipe with this regulariser; `fast` gradient steps per deployment in the preset of that name."""
+
     def make(preset: Preset, task: Task) -> ModelFree:
         if preset == "quick":
             networks = SoftSettings(actor=(64, 64), critic=(64, 64), learning_rate=1e-3, batch=128)
             return ModelFree(regulariser.narrower(64), networks, steps=4000)
         if preset == "fast":
-            return ModelFree(regulariser.narrower(200), steps=12_000)
+            return ModelFree(regulariser.narrower(200), steps=fast)
         if preset == "thorough":  # as its authors: one per transition, of all that was collected so far
             return ModelFree(regulariser.narrower(200), steps=12_000, per_transition=1.0)
         return ModelFree(regulariser, steps=200_000)
@@ -446,7 +448,7 @@ ALGORITHMS: dict[str, Recipe] = {
     ),
     "together": Recipe("our own: musbo and uvg share every batch, and the one that earns more leads", _together),
     "sac": Recipe("soft actor-critic on D_all (Haarnoja et al., 2018)", model_free(Entropy())),
-    "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support())),
+    "bcq": Recipe("only actions that the data support (Fujimoto et al., 2019)", model_free(Support(), fast=6000)),
     "brac": Recipe("actor-critic kept near the behaviour, value penalty (Wu et al., 2019)", model_free(Nearness())),
     "bc": Recipe("a floor: behaviour cloning of the newest batch", _imitation, floor=True),
     "random": Recipe("a floor: uniformly random actions", lambda preset, task: Chance(), floor=True),
