@@ -138,8 +138,10 @@ class ValueGradients:
         """
         if state.dynamics is None:
             return held(task) if task.terminated is None else uniform(task)
-        policies = state.collecting
-        return SampleActor(state.policy) if len(policies) == 1 else SharedActor(*policies)
+        if len(state.collecting) == 1:
+            return SampleActor(state.policy)
+        leader, challenger, *rest = state.collecting
+        return SharedActor(leader, challenger, rest[0] if rest else None)
 
     def foresight(self, state: "State") -> Foresight | None:
         """Courses in M; doubt is the largest disagreement of a member and the next."""

@@ -10,7 +10,8 @@ trust in a step by the disagreement d of two members of M in units of d95, its l
 
     U = exp(-k max(0, d / d95 - 1)).
 
-What a member says of a step is shaken by an error that M made on held-out data: a policy has to stand what M cannot know.
+An error that M made on held-out data is added to what a member says of a step: a policy has to stand what M cannot
+know.
 
 A termination is a jump, and no gradient passes through a jump. Its value here is that of the jump, 0 or 1; its gradient
 is that of the jump smoothed by a Gaussian kernel of the width of one ordinary step, which is an estimate of the
