@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.generality import score, table, work
+from benchmarks.generality import kept, score, table, work
 from benchmarks.generality import tasks as own
 from benchmarks.generality.__main__ import main
 from benchmarks.generality.plan import ENTRIES, METHODS, Entry, Run, chosen_entries, runs, settings_of, with_settings
@@ -209,6 +210,36 @@ def test_bench_runs_and_goes_on(tmp_path, capsys):
     told = json.loads(record.read_text())
     record.write_text(json.dumps(told | {"attempts": [None, *told["attempts"]]}))
     assert work.look(out, sac) == work.Seen("done", seen.returns, None, seen.source)
+
+
+def test_runs_whose_results_are_kept_are_done(tmp_path, capsys):
+    """A whole run among the results is not repeated and is in the table; of half a run nothing is taken."""
+    file, lines = tmp_path / "results.csv", {"pendulum": Reference("pendulum", -1000.0, 0.0, 20_000, None, "abc")}
+    score.write(tmp_path / "references.csv", lines, ["pendulum"])
+    whole = [
+        Row("pendulum", "sac", "quick", 3, i, -100.0 * i, None, 9.0 if i == 4 else None, "def") for i in range(1, 5)
+    ]
+    half = [replace(row, seed=4) for row in whole[:2]]
+    file.write_text(table.to_csv([*half, *reversed(whole)]))
+    run = Run(ENTRIES[0], "sac", "quick", 3)
+    assert kept.read(file) == {run: work.Seen("done", (-100.0, -200.0, -300.0, -400.0), 9.0, "def")}
+    assert kept.read(tmp_path / "none.csv") == {}
+    common = ["--out", str(tmp_path / "out"), "--kept", str(file), "--preset", "quick", "--tasks", "pendulum"]
+    methods = ["--methods", "sac"]
+    assert main(["run", *common, *methods, "--seeds", "3"]) == 0
+    assert not (tmp_path / "out" / "records").exists()  # nothing was begun
+    capsys.readouterr()
+    assert main(["run", *common, *methods, "--seeds", "3", "4", "--list"]) == 0
+    assert "1 of 2 runs are done" in capsys.readouterr().out
+    assert main(["table", *common, *methods, "--references", str(tmp_path / "references.csv")]) == 0
+    rows = list(csv.DictReader((tmp_path / "out" / "results.csv").read_text().splitlines()))
+    assert [(row["return"], row["core_seconds"]) for row in rows[:4]] == [
+        ("-100.0", ""),
+        ("-200.0", ""),
+        ("-300.0", ""),
+        ("-400.0", "9.0"),
+    ]
+    assert [float(row["score"]) for row in rows] == pytest.approx([0.9, 0.8, 0.7, 0.6])
 
 
 def test_a_run_that_fails_is_said(tmp_path, capsys):

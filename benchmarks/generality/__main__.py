@@ -4,7 +4,8 @@
     python -m benchmarks.generality table --out ../generality
     python -m benchmarks.generality reference --out ../generality-reference
 
-A call that was killed is repeated: runs that are done stay, and the others go on. Runs have one thread and one core.
+A call that was killed is repeated: runs that are done stay, and the others go on. Runs that are in the committed
+results.csv are done too: on a new machine the bench goes on from there. Runs have one thread and one core.
 Tuning is done on the seeds 100 to 199; 1000 to 1002 are for the report, run once when the settings are frozen.
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.document import between
-from benchmarks.generality import figure, score, table, work
+from benchmarks.generality import figure, kept, score, table, work
 from benchmarks.generality.plan import ENTRIES, METHODS, chosen_entries, runs, settings_of, with_settings
 from musbo.algorithms.recipes import PRESETS
 from musbo.campaign.versions import versions
@@ -52,6 +53,10 @@ def parser_of() -> argparse.ArgumentParser:
         each.add_argument(
             "--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings for all methods: label.alpha=auto"
         )
+        each.add_argument(
+            "--kept", type=Path, default=HERE / "results.csv", metavar="FILE",
+            help="results of runs that need not be repeated (default: the committed)",
+        )  # fmt: skip
     for each in (reference, tables):
         each.add_argument(
             "--references", type=Path, default=HERE / "references.csv", metavar="FILE", help="(default: the committed)"
@@ -64,7 +69,8 @@ def wanted_of(said: argparse.Namespace) -> list:
     """The runs that the words ask for."""
     entries, methods, seeds = chosen_entries(said.tasks), said.methods, said.seeds
     if said.verb == "table":  # what is not said is what was run, and what should have been beside it
-        before = [run for run in work.begun(said.out) if run.preset == said.preset and run.entry in ENTRIES]
+        every = [*kept.read(said.kept), *work.begun(said.out)]
+        before = [run for run in every if run.preset == said.preset and run.entry in ENTRIES]
         methods = methods or list(dict.fromkeys((*METHODS, *(run.method for run in before))))
         seeds = seeds or sorted({run.seed for run in before})
         if not seeds:
@@ -76,10 +82,11 @@ def wanted_of(said: argparse.Namespace) -> list:
 
 
 def carry_out(said: argparse.Namespace, wanted: list) -> int:
+    known = kept.read(said.kept) if said.verb == "run" else {}
     if said.list:
-        print("\n".join(work.listing(said.out, wanted)))
+        print("\n".join(work.listing({run: kept.look(said.out, run, known) for run in wanted})))
         return 0
-    failed = work.carry_out(said.out, wanted, said.jobs)
+    failed = work.carry_out(said.out, [run for run in wanted if run not in known], said.jobs)
     print("\n".join(failed), file=sys.stderr) if failed else None
     return 1 if failed else 0
 
@@ -101,7 +108,7 @@ def measure_references(said: argparse.Namespace) -> int:
 
 
 def show(said: argparse.Namespace) -> int:
-    results = table.gather(said.out, wanted_of(said), score.read(said.references))
+    results = table.gather(said.out, wanted_of(said), score.read(said.references), kept.read(said.kept))
     place = HERE if said.publish else said.out
     lines, drawn = table.told(results), figure.draw(results)
     write_whole(place / "results.csv", table.to_csv(results.rows).encode())

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.generality import work
+from benchmarks.generality import kept
+from benchmarks.generality.kept import Kept
 from benchmarks.generality.plan import Run
 from benchmarks.generality.score import Reference, score
 from musbo.reporting import statistics
@@ -75,10 +76,11 @@ class Results:
         return {task: values for task, values in every.items() if values.size}
 
 
-def gather(out: Path, wanted: Sequence[Run], references: Mapping[str, Reference]) -> Results:
+def gather(out: Path, wanted: Sequence[Run], references: Mapping[str, Reference], known: Kept) -> Results:
+    """Of the runs in `out` and of those that are kept."""
     rows, done = [], []
     for run in wanted:
-        seen = work.look(out, run)
+        seen = kept.look(out, run, known)
         if seen.state == "done":
             done.append(run)
         line = references.get(run.entry.name)

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -151,11 +151,10 @@ def shown(returns: Sequence[float | None]) -> str:
     )
 
 
-def listing(out: Path, wanted: Sequence[Run]) -> list[str]:
+def listing(found: Mapping[Run, Seen]) -> list[str]:
     """What is done of every run, one line each."""
     lines = []
-    for run in wanted:
-        seen = look(out, run)
+    for run, seen in found.items():
         cost = "" if seen.core_seconds is None else f"  {seen.core_seconds:.0f} core-seconds"
         lines.append(f"{seen.state:10}  {run.name}  {shown(seen.returns)}{cost}".rstrip())
     done = sum(line.startswith("done") for line in lines)
