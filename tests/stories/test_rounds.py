@@ -503,6 +503,17 @@ def test_a_run_in_a_simulator_is_no_campaign_in_the_field(tmp_path: Path):
         Campaign(tmp_path / "run")
 
 
+def test_a_campaign_in_the_field_is_not_resumed(sent: Path, capsys: pytest.CaptureFixture[str]):
+    """Its verbs are others, and the sentence names the one that comes next."""
+    before = Campaign(sent).history()
+    assert main(["resume", str(sent)]) == 2
+    said = capsys.readouterr().err
+    assert "musbo train, export, ingest" in said and f"musbo ingest {sent}" in said and "Traceback" not in said
+    with pytest.raises(UserError, match="from Python: musbo.Campaign"):
+        musbo.resume(sent)
+    assert Campaign(sent).history() == before
+
+
 def test_the_golden_campaign_opens_and_goes_on(tmp_path: Path):
     campaign = copy(Path(__file__).parents[1] / "golden" / "campaign-v1", tmp_path / "campaign")
     assert campaign.verify().problems == () and campaign.next.verb == "ingest"
