@@ -269,6 +269,18 @@ def test_the_budget_and_the_limits_can_be_amended(campaign: Campaign):
     assert campaign.status().summary.settings.budget == 5
 
 
+def test_limits_are_amended_one_by_one(campaign: Campaign):
+    campaign.amend(limits={"change": 0.25, "low": [-0.5, -1.0], "stale": 2.0})
+    before = campaign.history()
+    with pytest.raises(UserError, match="the constant fallback must lie within low and high"):
+        campaign.amend(limits={"fallback": [-0.8, 0.0]})  # against the limit of before
+    assert campaign.history() == before
+    campaign.amend(limits={"noise": 0.1, "stale": "off"})
+    limits = Runtime(campaign.export().folder, fallback=[0, 0]).limits
+    assert (limits["change"], limits["low"], limits["noise"]) == ([0.25, 0.25], [-0.5, -1.0], [0.1, 0.1])
+    assert limits["stale"] is None
+
+
 def test_another_reward_wants_an_amendment_and_another_policy(sent: Path, tmp_path: Path):
     shutil.copytree(sent, tmp_path / "campaign")
     other = replace(builtin.pointmass, reward=lambda obs, act, after: -10.0 * jnp.sum(after[:2] ** 2))

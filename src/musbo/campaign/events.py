@@ -275,7 +275,7 @@ class Amended:
 
     budget: int | None = None
     limits: str | None = None
-    """As JSON."""
+    """All that count from now on, as JSON."""
     task: TaskShape | None = None
     """With another reward function: its task."""
     task_digest: str | None = None

@@ -368,7 +368,8 @@ class Campaign:
     ) -> None:
         """Change the budget, the limits of every further bundle, or the reward function.
 
-        With `reward`, the task as it is now counts; all data get the rewards of its function.
+        Limits that are not named stay as they were. With `reward`, the task as it is now counts; all data get the
+        rewards of its function.
         """
         if budget is None and limits is None and not reward:
             raise UserError("say what to change: the budget, the limits or the reward.")
@@ -378,9 +379,9 @@ class Campaign:
                 raise UserError(f"{now.deployed} deployments are spent: a budget of {budget} is too small.")
             told = None
             if limits is not None:
-                found = bundles.read_limits(limits)
+                found = {**json.loads(now.creation.limits or "{}"), **bundles.read_limits(limits)}
                 bundles.require_limits(now.creation.task, found)
-                told = json.dumps(dict(found))
+                told = json.dumps(found)
             event = Amended(budget, told, reason=reason)
             if reward:
                 name = settings.task_in(self.folder, now.creation.settings.task)
