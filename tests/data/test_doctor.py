@@ -315,6 +315,21 @@ def test_a_lag_between_action_and_effect(rows: int, seed: int):
     assert "lag" not in kinds(examine([logs], expected=Expected(lag=rows)))
 
 
+@pytest.mark.parametrize(("rows", "history"), [(2, 1), (2, 2), (3, 4), (4, 3), (9, 8), (9, 9)])
+def test_a_lag_that_the_history_of_the_task_covers_is_a_note(rows: int, history: int):
+    task = replace(POINT, history=history)
+    found = the(examine([from_batch(delayed(rows), "log")], task), "lag")
+    assert f"the action of {rows} rows" in found.text
+    if history >= rows:
+        assert found.level == "note" and "which covers it" in found.text
+    else:
+        assert found.level == "warning" and f"needs history = {rows} or more" in found.text
+
+
+def test_without_a_lag_a_history_says_nothing():
+    assert "lag" not in kinds(examine([from_batch(clean(40), "log")], replace(POINT, history=4)))
+
+
 def test_what_an_action_explains_against_least_squares():
     """The part of the variance that is lost without the action of a row, from two regressions of numpy."""
     logs = from_batch(clean(40), "log")

@@ -34,7 +34,7 @@ class Expected:
     transitions: int | None = None
     """As many were planned, in all logs together."""
     lag: int = 0
-    """Rows from an action to its effect that the policy can handle, because it sees past actions."""
+    """Rows from an action to its effect that are known about, beside those that the history of the task covers."""
 
 
 NOTHING_KNOWN = Expected()
@@ -82,7 +82,7 @@ def _alone(logs: Logs, task: Task | None, earlier: Earlier, expected: Expected) 
     yield from clock(logs)
     yield from commanded(logs, task)
     yield from steered(logs)
-    yield from lag(logs, expected.lag)
+    yield from lag(logs, expected.lag, task.history if task is not None else 0)
     yield from drift(logs, earlier)
     if task is not None:
         yield from at_bounds(logs, task)
