@@ -103,9 +103,11 @@ def test_from_the_file_to_the_field_and_back(tmp_path: Path):
     margin = np.ptp(data.obs) + data.obs.std()
     assert limits["obs_low"] == [0.0] and data.obs.min() - margin < 0  # the file says what is possible
     assert limits["obs_high"] == pytest.approx([min(3.0, data.obs.max() + margin)])
+    assert limits["stale"] == limits["late"] == 1.0  # two intervals
     assert "one every 0.5 seconds" in (made.folder / "README.md").read_text()
     came = campaign.ingest([deploy(made.folder, tmp_path / "r.musbo")], accept=True)
     assert (came.round, came.transitions) == (2, 60)
+    assert "the interval of task basin is 0.5 seconds" in " ".join(each.text for each in came.findings)  # no clock here
     campaign.train()
     assert campaign.next.verb == "export" and campaign.export().id != made.id
     assert musbo.load_policy(tmp_path / "campaign").obs_size == 1 + 2 * (1 + 2)

@@ -12,6 +12,7 @@ from musbo.data.doctor.clock import clock
 from musbo.data.doctor.drift import drift, machines
 from musbo.data.doctor.earlier import Earlier, summary_of
 from musbo.data.doctor.ends import ends
+from musbo.data.doctor.interval import intervals
 from musbo.data.doctor.lag import lag
 from musbo.data.doctor.repeats import repeated_episodes, repeated_rows
 from musbo.data.doctor.resampled import resampled
@@ -60,6 +61,7 @@ def examine(
         found += [replace(finding, source=logs.source) for finding in mine]
     if sound:
         found += repeated_episodes(sound, before.episodes)
+        found += intervals(sound, task)
         found += unit_jumps(sound)
         found += machines(sound)
     found += _planned(every, expected)
