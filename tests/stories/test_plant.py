@@ -3,6 +3,7 @@
 And a reward function that changes between two visits is noticed.
 """
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,3 +169,53 @@ def _before(obs, act, next_obs):
 
 def _after(obs, act, next_obs):
     return -abs(next_obs[0] - 1.0)
+
+
+BELOW = "def reward(obs, act, next_obs):\n    return -abs(next_obs[0] - 1.5)\n"
+
+
+def test_a_copy_on_another_machine_needs_no_other_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The TOML file and the Python that it names are kept, in the version that counts; nothing runs without a word."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    (here / "plant.toml").write_text(PLANT.replace('"learned"', '"reward.py:reward"'))
+    (here / "reward.py").write_text(BELOW)
+    Campaign.new(
+        str(here / "plant.toml"), data=[logs()], algo="bc", preset="quick", budget=3, batch_size=60,
+        out=here / "campaign",
+    )  # fmt: skip
+    shutil.copytree(here / "campaign", there / "campaign")
+    left = there / ".other.0123456789abcdef.new"  # by a process that was killed
+    shutil.copytree(here / "campaign", left)
+    Campaign.new(str(here / "plant.toml"), algo="bc", preset="quick", budget=1, batch_size=60, out=there / "other")
+    assert not left.exists()
+    shutil.rmtree(here)
+    with pytest.raises(UserError, match=f"{there}.*Python code, reward.py:reward.*--trust-task"):
+        Campaign(there / "campaign").train()
+    campaign = Campaign(there / "campaign", trust_task=True)
+    campaign.train()
+    assert "file of the task has changed" not in capsys.readouterr().err
+    # Another version is kept beside the first one, whatever its file is called.
+    (there / "new.toml").write_text(PLANT.replace('"learned"', '"own.py:reward"'))
+    (there / "own.py").write_text(BELOW.replace("1.5", "1.0"))
+    Campaign(campaign.folder, task=str(there / "new.toml")).amend(reward=True)
+    (there / "new.toml").unlink()
+    (there / "own.py").unlink()
+    with campaign._opened() as runner:
+        np.testing.assert_allclose(runner.batch(1).reward, -np.abs(logs().next_obs[:, 0] - 1.0), rtol=1e-5)
+    kept = sorted((campaign.folder / "task").glob("*/*.py"))
+    assert [path.name for path in kept] in (["reward.py", "own.py"], ["own.py", "reward.py"])
+    for path in kept:
+        path.write_text(BELOW.replace("1.5", "2.0"))
+    with pytest.raises(UserError, match="is not what was kept of the task"):
+        campaign.train(again=True)
+
+
+def test_python_of_another_folder_cannot_be_kept(tmp_path: Path):
+    (tmp_path / "reward.py").write_text(BELOW)
+    (tmp_path / "inner").mkdir()
+    place = tmp_path / "inner" / "plant.toml"
+    place.write_text(PLANT.replace('"learned"', '"../reward.py:reward"'))
+    with pytest.raises(UserError, match=r"names \.\./reward.py: put it into the same folder"):
+        Campaign.new(str(place), preset="quick", budget=1, batch_size=60, out=tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()

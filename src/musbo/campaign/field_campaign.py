@@ -19,15 +19,16 @@ from musbo.campaign import bundles, homecoming, settings
 from musbo.campaign.api import start
 from musbo.campaign.bundles import Bundle, Leaving, Made
 from musbo.campaign.changes import changed
-from musbo.campaign.events import Abandoned, Amended, Event, Exported, Judged, Trained, Withdrawn
+from musbo.campaign.events import Abandoned, Amended, Created, Event, Exported, Judged, Trained, Withdrawn
 from musbo.campaign.history import parting
 from musbo.campaign.homecoming import Checked, Home
+from musbo.campaign.kept_task import files_to_keep, keep, task_place
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.news import Observer, unobserved
 from musbo.campaign.places import LEDGER
 from musbo.campaign.rounds import Next, Round, rounds, what_next
 from musbo.campaign.runner import CHECKPOINT_SECONDS, Runner, advance, looked_at, opened
-from musbo.campaign.settings import shape_of
+from musbo.campaign.settings import shape_of, task_name
 from musbo.campaign.status import Status
 from musbo.campaign.summary import Summary, read_status, summary
 from musbo.campaign.verify import Verified, verify
@@ -82,6 +83,7 @@ class Campaign:
 
     def __init__(self, folder: str | Path, *, task: str | Task | None = None, trust_task: bool = False) -> None:
         self.folder = given(folder)
+        self._named = task_name(task) if isinstance(task, str) else None
         self._task, self._trust = find_task(task) if isinstance(task, str) else task, trust_task
         if not read_status(self.folder).field:
             raise UserError(
@@ -384,11 +386,22 @@ class Campaign:
                 told = json.dumps(found)
             event = Amended(budget, told, reason=reason)
             if reward:
-                name = settings.task_in(self.folder, now.creation.settings.task)
-                source = digest(name) if self._task is None else None
+                source = self._keep_task(now.creation)
                 shape, values = shape_of(runner.task), values_of(runner.task)
                 event = replace(event, task=shape, task_digest=source, task_values=values)
             runner.ledger.append(event, now.deployment)
+
+    def _keep_task(self, created: Created) -> str | None:
+        """Keep the task as it is now, if it is a file; returns its digest."""
+        if self._task is None:
+            name = task_place(self.folder, created.settings.task, created.task_digest)
+        elif self._named is not None:
+            name = self._named
+        else:
+            return None  # an object of a Python program
+        source = digest(name)
+        keep(self.folder, source, files_to_keep(name))
+        return source
 
     def _opened(self, observe: Observer = unobserved, task: bool = True, amending: bool = False) -> Any:
         """Where no `task` is needed, none is imported."""
