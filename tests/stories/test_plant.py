@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -161,6 +162,36 @@ def test_a_reward_that_changed_is_noticed_and_wants_amend(tmp_path: Path):
     said = [event.what.reason for event in amended.history() if isinstance(event.what, Amended)]
     assert said == ["the level has another set point"]
     assert amended.verify().problems == ()
+
+
+@pytest.mark.parametrize("at", ["declared", "brought", "home"])
+def test_a_reward_that_changed_in_one_corner_is_noticed(tmp_path: Path, at: str):
+    """Far from what is usual: at the end of a declared range, or where one transition was."""
+    low, high = ((0.0,), (300.0,)) if at == "declared" else ((), ())
+    task = Task("basin", 1, 2, (-1.0, 0.0), (1.0, 4.0), 20, reward=_before, obs_low=low, obs_high=high)
+    spiked, corner = logs(), 250.0
+    if at != "declared":
+        corner = 80.0
+        spiked.obs[7], spiked.next_obs[6] = 81.0, 81.0
+    brought = spiked if at == "brought" else logs()
+    brought = replace(brought, reward=-np.abs(brought.next_obs[:, 0] - 1.5))
+    campaign = Campaign.new(
+        task, data=[brought], algo="bc", preset="quick", budget=3, batch_size=60, out=tmp_path / "campaign"
+    )
+    if at == "home":
+        campaign.train()
+        bundle = campaign.export()
+        campaign.ingest([replace(spiked, reward=-np.abs(spiked.next_obs[:, 0] - 1.5))], bundle=bundle.id, accept=True)
+    now = replace(task, reward=lambda o, a, n: jnp.where(n[0] > corner, 0.0, _before(o, a, n)))
+    where = {"declared": "made-up transitions", "brought": "of deployment 1", "home": "of deployment 2"}[at]
+    changed = Campaign(campaign.folder, task=now)
+    with pytest.raises(UserError, match=f"gives other values.*{where}.*musbo amend .* --reward"):
+        changed.train()
+    changed.amend(reward=True)
+    with pytest.raises(UserError, match=f"gives other values.*{where}"):
+        campaign.train()
+    changed.train()
+    assert changed.verify().problems == ()
 
 
 def _before(obs, act, next_obs):

@@ -28,6 +28,7 @@ from musbo.campaign.news import Observer, unobserved
 from musbo.campaign.places import LEDGER
 from musbo.campaign.rounds import Next, Round, rounds, what_next
 from musbo.campaign.runner import CHECKPOINT_SECONDS, Runner, advance, looked_at, opened
+from musbo.campaign.same_functions import probed_again
 from musbo.campaign.settings import shape_of, task_name
 from musbo.campaign.status import Status
 from musbo.campaign.summary import Summary, read_status, summary
@@ -41,7 +42,7 @@ from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 from musbo.data.mapping import Mapping as ColumnMapping
 from musbo.field.bundle import zip_bytes
-from musbo.field.dry_run import values_of
+from musbo.field.dry_run import probe_values
 from musbo.field.find import find_task
 from musbo.tasks.find import digest
 from musbo.tasks.task import Task
@@ -387,8 +388,13 @@ class Campaign:
             event = Amended(budget, told, reason=reason)
             if reward:
                 source = self._keep_task(now.creation)
-                shape, values = shape_of(runner.task), values_of(runner.task)
-                event = replace(event, task=shape, task_digest=source, task_values=values)
+                event = replace(
+                    event,
+                    task=shape_of(runner.task),
+                    task_digest=source,
+                    task_values=probe_values(runner.task),
+                    probed=probed_again(runner.task, runner.store, now),
+                )
             runner.ledger.append(event, now.deployment)
 
     def _keep_task(self, created: Created) -> str | None:

@@ -12,6 +12,7 @@ from musbo.campaign.events import Brought, Created
 from musbo.campaign.kept_task import files_to_keep, keep, task_place
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, LOCK, SETTINGS, STORE, TASK, new_place, new_places
+from musbo.campaign.same_functions import probed, where_changed
 from musbo.campaign.settings import Campaign, load_task, shape_of, task_for
 from musbo.campaign.store import Store, is_artefact
 from musbo.campaign.summary import read_status
@@ -24,7 +25,7 @@ from musbo.data.checks import require_sound
 from musbo.data.files import write_parquet
 from musbo.data.logs import Logs
 from musbo.data.rewards import rewarded
-from musbo.field.dry_run import Tried, dry_run, same_values, values_of
+from musbo.field.dry_run import Tried, dry_run, probe_values
 from musbo.field.formulas import agreement
 from musbo.field.simulate import require_rewards
 from musbo.field.worlds import no_simulator
@@ -47,7 +48,7 @@ def create(
     ours = settings.task in TASKS and given is None  # those are tested
     # Before its reward is asked for anything.
     if field:  # of a task of ours too: on a later visit another one may be given in its place
-        tried = Tried(values_of(task)) if ours else dry_run(replace(task, simulator=None))
+        tried = Tried(probe_values(task)) if ours else dry_run(replace(task, simulator=None))
     else:
         tried = Tried(()) if ours else dry_run(task)
     batches = [rewarded(logs.batch, task, logs.source) for logs in data]
@@ -81,7 +82,13 @@ def create(
         keep(place, source, kept)
         store = Store(place / STORE)
         brought = tuple(
-            Brought(store.put(partial(write_parquet, batch), ".parquet"), logs.source, len(batch), texts)
+            Brought(
+                store.put(partial(write_parquet, batch), ".parquet"),
+                logs.source,
+                len(batch),
+                texts,
+                probed(task, batch) if tried.values else None,
+            )
             for logs, batch, texts in zip(data, batches, odd, strict=True)
         )
         with Ledger(place / LEDGER, create=True) as ledger:
@@ -182,7 +189,8 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False, amending:
 
     While `amending`, its reward and termination may be others.
     """
-    created = read_status(folder).creation
+    now = read_status(folder)
+    created = now.creation
     task = load_task(task_place(folder, created.settings.task, created.task_digest), given, trusted)
     if created.field:  # batches come from elsewhere, and no policy is tried here
         task = replace(task, simulator=None)
@@ -192,10 +200,10 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False, amending:
         return created, task
     if created.task != shape_of(task):
         raise UserError(f"task {created.settings.task} is not what this run began with: restore it, or start anew.")
-    if created.task_values and not same_values(created.task_values, values_of(task)):
+    if created.task_values and (where := where_changed(task, Store(folder / STORE), now)) is not None:
         raise UserError(
             f"the reward or the termination of task {created.settings.task} gives other values than when this run "
-            "began, and what it has learned is not about those: restore it, or start anew"
+            f"began, for {where}, and what it has learned is not about those: restore it, or start anew"
             + (f", or say that it is meant with `musbo amend {folder} --reward`." if created.field else ".")
         )
     return created, task
