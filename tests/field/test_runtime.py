@@ -46,13 +46,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start(bundle: Path, tmp_path: Path):
-    """A runtime of a fresh copy of the bundle, with these limits."""
+    """A runtime of a fresh copy of the bundle, with these limits; the clock of the machine counts where they say so."""
 
     def begin(limits: dict[str, Any] | None = None, **more: Any) -> Runtime:
         place = tmp_path / "b"
         if not place.exists():
             shipped.write(place, {path.name: path.read_bytes() for path in bundle.iterdir()})
-        (place / "limits.toml").write_text(limits_text(limits or {}))
+        (place / "limits.toml").write_text(limits_text({"stale": None, "late": None} | (limits or {})))
         more = {"fallback": REST, "explore": False, "seed": 0} | more
         return Runtime(place, **more)
 
@@ -192,6 +192,16 @@ def test_the_fallback_steers_without_a_jump_and_hands_back(start, tmp_path: Path
         found = column(path, REASONS)
         assert found[30:60] == [reason] * 30 and set(found[:30] + found[60:]) == {""}
         assert column(path, SOURCES)[30:60] == ["fallback"] * 30
+
+
+def test_what_is_stale_and_late_follows_from_the_interval(bundle: Path):
+    """Twice the interval of 0.5 seconds, where the site sets no limit."""
+    clock = Clock()
+    with Runtime(bundle, fallback=REST, explore=False, clock=clock) as controller:
+        for pause, age, reason in ((0.5, 0.1, ""), (0.9, 0.9, ""), (1.1, 0.1, "late"), (0.5, 1.1, "stale")):
+            clock.now += pause
+            controller.act(USUAL, time=clock.now - age)
+            assert controller.reason == reason
 
 
 def test_the_same_measurement_twice_is_stale(start):
@@ -389,7 +399,7 @@ def test_limits_in_toml(start, bundle: Path, tmp_path: Path):
     path.write_text('# of line 3\nchange = [\n  0.1, 0.2,  # slow\n  3.0,\n]\nlate = 2.5\nnoise = "off"\r\n')
     found = Runtime(bundle, fallback=REST, limits=path).limits
     assert found["change"] == [0.1, 0.2, 3.0] and found["late"] == 2.5
-    assert found["stale"] is None and found["noise"] is None
+    assert found["stale"] == 1.0 and found["noise"] is None
     for text, message in (
         ("late = 2\nchange = ", "line 2: change must be a number"),
         ("change = [1, 2", "line 1: the list of change has no end"),

@@ -269,6 +269,18 @@ def test_the_budget_and_the_limits_can_be_amended(campaign: Campaign):
     assert campaign.status().summary.settings.budget == 5
 
 
+def test_limits_are_amended_one_by_one(campaign: Campaign):
+    campaign.amend(limits={"change": 0.25, "low": [-0.5, -1.0], "stale": 2.0})
+    before = campaign.history()
+    with pytest.raises(UserError, match="the constant fallback must lie within low and high"):
+        campaign.amend(limits={"fallback": [-0.8, 0.0]})  # against the limit of before
+    assert campaign.history() == before
+    campaign.amend(limits={"noise": 0.1, "stale": "off"})
+    limits = Runtime(campaign.export().folder, fallback=[0, 0]).limits
+    assert (limits["change"], limits["low"], limits["noise"]) == ([0.25, 0.25], [-0.5, -1.0], [0.1, 0.1])
+    assert limits["stale"] is None
+
+
 def test_another_reward_wants_an_amendment_and_another_policy(sent: Path, tmp_path: Path):
     shutil.copytree(sent, tmp_path / "campaign")
     other = replace(builtin.pointmass, reward=lambda obs, act, after: -10.0 * jnp.sum(after[:2] ** 2))
@@ -501,6 +513,17 @@ def test_a_run_in_a_simulator_is_no_campaign_in_the_field(tmp_path: Path):
     folders.create(tmp_path / "run", tiny.settings())
     with pytest.raises(UserError, match="field is a simulator"):
         Campaign(tmp_path / "run")
+
+
+def test_a_campaign_in_the_field_is_not_resumed(sent: Path, capsys: pytest.CaptureFixture[str]):
+    """Its verbs are others, and the sentence names the one that comes next."""
+    before = Campaign(sent).history()
+    assert main(["resume", str(sent)]) == 2
+    said = capsys.readouterr().err
+    assert "musbo train, export, ingest" in said and f"musbo ingest {sent}" in said and "Traceback" not in said
+    with pytest.raises(UserError, match="from Python: musbo.Campaign"):
+        musbo.resume(sent)
+    assert Campaign(sent).history() == before
 
 
 def test_the_golden_campaign_opens_and_goes_on(tmp_path: Path):

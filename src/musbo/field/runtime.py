@@ -75,10 +75,15 @@ JOIN = 0.25
 """Of the half-range: the largest change of a step while control passes between the policy and the fallback."""
 FALLBACKS = 10
 """So many steps of the fallback latch it."""
+INTERVALS = 2
+"""An observation that is older than so many control intervals is stale, and a call after a longer pause is late."""
 
 
-def default_limits(low: Action, high: Action, obs_low: Action, obs_high: Action) -> dict[str, Any]:
-    """The limits of a site that sets none: bounds of the task, range of the data, and a latch."""
+def default_limits(
+    low: Action, high: Action, obs_low: Action, obs_high: Action, interval: Optional[Number] = None
+) -> dict[str, Any]:
+    """The limits of a site that sets none: bounds of the task, range of the data, its interval, and a latch."""
+    longest = None if interval is None else INTERVALS * interval
     half = (np.asarray(high, float) - np.asarray(low, float)) / 2
     return {
         "low": [float(x) for x in low],
@@ -88,8 +93,8 @@ def default_limits(low: Action, high: Action, obs_low: Action, obs_high: Action)
         "noise": None,
         "obs_low": [float(x) for x in obs_low],
         "obs_high": [float(x) for x in obs_high],
-        "stale": None,
-        "late": None,
+        "stale": longest,
+        "late": longest,
         "fallbacks": FALLBACKS,
         "cost": None,
         "fallback": None,
@@ -263,7 +268,8 @@ def _require_manifest(found: Any) -> dict[str, Any]:
         sizes = len(found["observation"]["names"]), len(found["action"]["names"])
         low = _numbers(found["action"]["low"], sizes[1], "low", "manifest.json")
         high = _numbers(found["action"]["high"], sizes[1], "high", "manifest.json")
-        usual = default_limits(low, high, *(_numbers(found["limits"][k], sizes[0], k, "") for k in PER_OBSERVATION))
+        seen = [_numbers(found["limits"][key], sizes[0], key, "") for key in PER_OBSERVATION]
+        usual = default_limits(low, high, seen[0], seen[1])
         found["limits"] = merge_limits(usual, found["limits"], "manifest.json")
         past = found["history"]
         if isinstance(past, bool) or not isinstance(past, int) or not 0 <= past * sum(sizes) <= MOST_SEEN:
