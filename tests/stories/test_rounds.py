@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def test_what_was_called_back_is_refused(campaign: Campaign, tmp_path: Path):
     recording = deploy(campaign.export().folder, tmp_path / "monday.musbo", 1)
     first = campaign.export().id
     campaign.withdraw(2)
-    assert campaign.status().rounds[1].called_back == 1 and campaign.status().rounds[1].state == "candidate"
+    assert campaign.status().rounds[1].called_back == 1 and campaign.status().rounds[1].state == "withdrawn"
     with pytest.raises(UserError, match="called back from round 2: if it ran after all, `musbo export .* --bundle"):
         campaign.ingest([recording], accept=True)
     with pytest.raises(UserError, match="nothing to call back"):
@@ -202,6 +203,45 @@ def test_what_was_called_back_is_refused(campaign: Campaign, tmp_path: Path):
         campaign.ingest([recording], accept=True)
     assert campaign.export(bundle=first).id == first  # it ran after all
     assert campaign.ingest([recording], accept=True).transitions == 100
+
+
+def test_a_withdrawn_round_is_shown_with_its_reason_and_costs_nothing(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+):
+    before = campaign.status().summary
+    assert main(["withdraw", str(campaign.folder), "2", "--reason", "the valve sticks"]) == 0
+    assert "what left for it was called back" in capsys.readouterr().out
+    said = campaign.status()
+    (back,) = said.rounds[1].withdrawals
+    assert said.rounds[1].state == "withdrawn" and back.reason == "the valve sticks"
+    assert (said.summary.deployed, said.summary.transitions) == (before.deployed, before.transitions)
+    when = datetime.fromtimestamp(back.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    assert main(["status", str(campaign.folder)]) == 0
+    out = capsys.readouterr().out
+    sentence = f"round 2 was withdrawn on {when}, and nothing was spent: the valve sticks"
+    assert "withdrawn" in out and sentence in out
+    assert main(["status", str(campaign.folder), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["rounds"][1]["withdrawals"] == [{"time": back.time, "reason": "the valve sticks"}]
+    assert (shown["deployed"], shown["next_step"]) == (1, "export")
+    assert main(["history", str(campaign.folder)]) == 0
+    assert "called back, and nothing is spent: the valve sticks" in capsys.readouterr().out
+    written = musbo.report(campaign.folder, film=False)
+    page = Path(written.page).read_text()
+    assert f"R{sentence[1:]}." in page and "<td>withdrawn</td>" in page
+
+    # It is open: what follows decides what it is.
+    campaign.judge(False, "too bold")
+    assert campaign.status().rounds[1].state == "gated"
+    campaign.judge(True, "calm after all")
+    campaign.export()
+    assert campaign.status().rounds[1].state == "exported"
+    campaign.judge(False, "too bold, seen too late")
+    campaign.abandon(2)
+    row = campaign.status().rounds[1]
+    assert (row.state, row.withdrawals[1].reason) == ("withdrawn", "it never ran")
+    assert campaign.status().summary.deployed == 1
+    assert campaign.next.verb == "train" and "NO-GO" in campaign.next.text
 
 
 def test_errors_and_warnings_change_nothing(campaign: Campaign, tmp_path: Path):

@@ -340,9 +340,9 @@ class Campaign:
             event = homecoming.take(runner, every, found, said)
             return Ingested(d, event.transitions, again=False, findings=tuple(found))
 
-    def withdraw(self, number: int) -> None:
+    def withdraw(self, number: int, *, reason: str = "") -> None:
         """The bundles that left for this round will not be used: nothing is spent, and it can be exported anew."""
-        self._close(number, Withdrawn())
+        self._close(number, Withdrawn(reason.strip()))
 
     def abandon(self, number: int, *, spent: str | None = None) -> None:
         """No data of this round will come home. `spent` says why, if the bundle ran: then the deployment is spent."""

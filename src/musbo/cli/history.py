@@ -18,15 +18,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def action(arguments: argparse.Namespace) -> int:
-    from datetime import UTC, datetime
-
     from musbo.campaign.history import history
+    from musbo.reporting.rounds import moment
 
     found = history(arguments.run)
     if arguments.json:
         _common.print_json([item.plain() for item in found])
         return 0
     for item in found:
-        when = datetime.fromtimestamp(item.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        print(f"{when}  {item.deployment or '-':>3}  {item.kind:<10} {item.text}  {item.digest[:12]}")
+        print(f"{moment(item.time)}  {item.deployment or '-':>3}  {item.kind:<10} {item.text}  {item.digest[:12]}")
     return 0
