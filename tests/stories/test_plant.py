@@ -3,6 +3,7 @@
 And a reward function that changes between two visits is noticed.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import musbo
 from musbo.campaign.events import Amended
 from musbo.campaign.field_campaign import Campaign
+from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, make_batch
 from musbo.field.runtime import Runtime
@@ -86,7 +88,7 @@ def deploy(bundle: Path, recording: Path) -> Path:
     return recording
 
 
-def test_from_the_file_to_the_field_and_back(tmp_path: Path):
+def test_from_the_file_to_the_field_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "plant.toml").write_text(PLANT)
     campaign = Campaign.new(
         str(tmp_path / "plant.toml"), data=[logs()], preset="quick", budget=3, batch_size=60, method=tiny.method(),
@@ -109,8 +111,14 @@ def test_from_the_file_to_the_field_and_back(tmp_path: Path):
     campaign.train()
     assert campaign.next.verb == "export" and campaign.export().id != made.id
     assert musbo.load_policy(tmp_path / "campaign").obs_size == 1 + 2 * (1 + 2)
-    shown = {each.name for each in campaign.status().summary.deployments[-1].diagnostics}
-    assert {"learned_reward_apart", "learned_reward_correlation"} <= shown
+    shown = campaign.status().learned
+    assert [each.name for each in shown] == ["learned_reward_apart", "learned_reward_correlation"]
+    assert main(["status", str(campaign.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["learned"] == {each.name: each.value for each in shown}
+    assert main(["status", str(campaign.folder)]) == 0
+    out = capsys.readouterr().out
+    assert "learned reward against recorded, on held-out real data: " in out
+    assert "correlation of the learned reward, on held-out real data: " in out
 
 
 def test_the_first_round_without_data_knows_what_the_file_says(tmp_path: Path):

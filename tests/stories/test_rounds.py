@@ -244,6 +244,59 @@ def test_a_withdrawn_round_is_shown_with_its_reason_and_costs_nothing(
     assert campaign.next.verb == "train" and "NO-GO" in campaign.next.text
 
 
+def test_looking_says_what_comes_next_too(campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder, sent = str(campaign.folder), campaign.export()
+
+    def said(*words: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main([*words]) == code
+        return capsys.readouterr().out
+
+    text = campaign.next.text
+    for words in (["history", folder], ["verify", folder]):
+        assert f"next: {text}" in said(*words)
+    shown = json.loads(said("history", folder, "--json"))
+    assert (shown["next_step"], shown["next"]) == ("ingest", text)
+    assert [each["kind"] for each in shown["events"]][:2] == ["created", "collected"]
+    shown = json.loads(said("verify", folder, str(sent.archive), "--json"))
+    assert (shown[folder]["next_step"], shown[folder]["next"]) == ("ingest", text)
+    assert "as its README.md says" in shown[str(sent.archive)]["next"]
+    shutil.copytree(folder, tmp_path / "copy")
+    campaign.withdraw(2)
+    assert "next:" not in said("verify", folder, str(tmp_path / "copy"))  # where they part, that is what comes first
+
+    campaign = Campaign(tmp_path / "copy")
+    file = str(deploy(sent.folder, tmp_path / "monday.musbo", 1))
+    words = ["check", file, "--campaign", str(campaign.folder)]
+    warned = any(finding.level == "warning" for seen in campaign.check([file]).seen for finding in seen.findings)
+    bring = f"bring them home: `musbo ingest {campaign.folder} {file}{' --accept' * warned}`"
+    assert bring in said(*words).splitlines()[-1]
+    shown = json.loads(said(*words, "--json"))
+    assert shown["next_step"] == "ingest" and bring in shown["next"] and shown["logs"][0]["transitions"] == 100
+    stranger = str(deploy(sent.folder, tmp_path / "short.musbo", 1, steps=1, episodes=1))
+    assert "correct what is wrong" in said("check", stranger, "--campaign", str(campaign.folder), code=2)
+    campaign.ingest([file], accept=True)
+    assert json.loads(said(*words, "--json"))["next"] == campaign.next.text
+    assert "next: give --task" in said("check", file)
+    assert f"`musbo new pointmass --data {file}`" in said("check", file, "--task", "pointmass")
+
+
+def test_a_bundle_and_a_campaign_are_verified_from_python(campaign: Campaign):
+    sent = campaign.export()
+    for place in (campaign.folder, str(campaign.folder), sent.folder, sent.archive):
+        found = musbo.verify(place)
+        assert isinstance(found, musbo.Verified) and found.problems == ()
+    assert musbo.verify(campaign.folder) == campaign.verify()
+    (sent.folder / "policy.h").write_text("/* another */")
+    assert "policy.h is not what was exported" in musbo.verify(sent.folder).problems[0]
+    (policy, *_) = (campaign.folder / "store").glob("*.safetensors")
+    policy.write_bytes(policy.read_bytes()[:-1])
+    assert "is damaged" in musbo.verify(campaign.folder).problems[0]
+    (campaign.folder / "ledger.sqlite").write_bytes(b"nothing")
+    with pytest.raises(UserError):
+        musbo.verify(campaign.folder)
+
+
 def test_errors_and_warnings_change_nothing(campaign: Campaign, tmp_path: Path):
     before = campaign.history()
     batch = logs(3)

@@ -61,6 +61,8 @@ def _show_field(arguments: argparse.Namespace) -> int:
     _common.console().print(table, markup=False)
     for remark in rounds.remarks(found.rounds):
         print(remark)
+    for shown in found.learned:
+        print(f"{shown.title}, on held-out real data: {words.diagnostic(shown)}")
     print(f"next: {found.next.text}")
     return 0
 
