@@ -16,6 +16,7 @@ from musbo.campaign.field_campaign import Campaign
 from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, make_batch
+from musbo.data.readers.recording import recording_header
 from musbo.field.runtime import Runtime
 from musbo.tasks.task import Task
 from tests.stories import tiny
@@ -106,7 +107,10 @@ def test_from_the_file_to_the_field_and_back(tmp_path: Path, capsys: pytest.Capt
     assert limits["obs_low"] == [0.0] and data.obs.min() - margin < 0  # the file says what is possible
     assert limits["obs_high"] == pytest.approx([min(3.0, data.obs.max() + margin)])
     assert "one every 0.5 seconds" in (made.folder / "README.md").read_text()
-    came = campaign.ingest([deploy(made.folder, tmp_path / "r.musbo")], accept=True)
+    recording = deploy(made.folder, tmp_path / "r.musbo")
+    header = recording_header(recording, "it")
+    assert (header["obs"], header["obs_units"], header["act_units"]) == (["level"], ["m"], ["", ""])
+    came = campaign.ingest([recording], accept=True)
     assert (came.round, came.transitions) == (2, 60)
     campaign.train()
     assert campaign.next.verb == "export" and campaign.export().id != made.id
