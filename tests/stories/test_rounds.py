@@ -335,6 +335,37 @@ def test_copies_that_went_on_apart_are_found_out(sent: Path, tmp_path: Path, cap
     other.ingest([stranger], accept=True)
 
 
+def test_a_recording_belongs_to_the_copy_that_exported_its_bundle(sent: Path, tmp_path: Path):
+    """Copied while nothing was in the field: what left one of the two comes home there, and nowhere else."""
+    original = copy(sent, tmp_path / "original")
+    original.withdraw(2)
+    moved = copy(original.folder, tmp_path / "moved")
+    first = deploy(moved.export().folder, tmp_path / "moved.musbo", 1)
+    with pytest.raises(UserError, match="never left this campaign, though it knows"):
+        original.ingest([first], accept=True)
+    original.export(limits={"noise": 0.1})  # it goes on by itself, with another bundle
+    other = deploy(original.export(limits={"noise": 0.1}).folder, tmp_path / "original.musbo", 2)
+    for home, own, strange in ((moved, first, other), (original, other, first)):
+        before = home.history()
+        with pytest.raises(UserError, match="never left this campaign, though it knows the campaign up to event"):
+            home.ingest([strange], accept=True)
+        (seen,) = home.check([strange]).seen
+        assert [each.kind for each in seen.findings if each.level == "error"] == ["another bundle"]
+        assert home.history() == before
+        assert home.ingest([own], accept=True).transitions == 100
+        with pytest.raises(UserError, match="a copy that went on by itself exported it, so ingest it there"):
+            home.ingest([strange], accept=True)
+        home.train()
+    # What leaves from now on follows an event that the other never had.
+    third = {each.folder.name: deploy(each.export().folder, tmp_path / f"{each.folder.name}-3.musbo", 3)
+             for each in (moved, original)}  # fmt: skip
+    for home, strange in ((moved, third["original"]), (original, third["moved"])):
+        with pytest.raises(UserError, match="no event here has this hash.*copy of this one that went on"):
+            home.ingest([strange], accept=True)
+        assert home.ingest([third[home.folder.name]], accept=True).round == 3
+        assert home.verify().problems == ()
+
+
 def test_another_candidate_takes_the_place_of_the_first(campaign: Campaign):
     first = campaign.export()
     campaign.train(again=True, settings={"updates": 2})
