@@ -174,6 +174,8 @@ def test_a_flipped_bit_is_found(tmp_path_factory: pytest.TempPathFactory, at: in
         ({"obs": "xy"}, "must list the names of obs"),
         ({"act": [1]}, "must list the names of act"),
         ({"obs": ["x"] * 20_000}, "must list the names of obs"),
+        ({"obs_units": ["m"]}, "as many units of obs as names"),
+        ({"act_units": [1]}, "as many units of act as names"),
         ({"version": 2}, "written by a newer musbo"),
         ({"format": "other"}, "is a 'other' file"),
     ],

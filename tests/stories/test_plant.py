@@ -3,6 +3,7 @@
 And a reward function that changes between two visits is noticed.
 """
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 import musbo
 from musbo.campaign.events import Amended
 from musbo.campaign.field_campaign import Campaign
+from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, make_batch
+from musbo.data.readers.recording import recording_header
 from musbo.field.runtime import Runtime
 from musbo.tasks.task import Task
 from tests.stories import tiny
@@ -88,7 +91,7 @@ def deploy(bundle: Path, recording: Path) -> Path:
     return recording
 
 
-def test_from_the_file_to_the_field_and_back(tmp_path: Path):
+def test_from_the_file_to_the_field_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "plant.toml").write_text(PLANT)
     campaign = Campaign.new(
         str(tmp_path / "plant.toml"), data=[logs()], preset="quick", budget=3, batch_size=60, method=tiny.method(),
@@ -107,14 +110,23 @@ def test_from_the_file_to_the_field_and_back(tmp_path: Path):
     assert limits["obs_high"] == pytest.approx([min(3.0, data.obs.max() + margin)])
     assert limits["stale"] == limits["late"] == 1.0  # two intervals
     assert "one every 0.5 seconds" in (made.folder / "README.md").read_text()
-    came = campaign.ingest([deploy(made.folder, tmp_path / "r.musbo")], accept=True)
+    recording = deploy(made.folder, tmp_path / "r.musbo")
+    header = recording_header(recording, "it")
+    assert (header["obs"], header["obs_units"], header["act_units"]) == (["level"], ["m"], ["", ""])
+    came = campaign.ingest([recording], accept=True)
     assert (came.round, came.transitions) == (2, 60)
     assert "the interval of task basin is 0.5 seconds" in " ".join(each.text for each in came.findings)  # no clock here
     campaign.train()
     assert campaign.next.verb == "export" and campaign.export().id != made.id
     assert musbo.load_policy(tmp_path / "campaign").obs_size == 1 + 2 * (1 + 2)
-    shown = {each.name for each in campaign.status().summary.deployments[-1].diagnostics}
-    assert {"learned_reward_apart", "learned_reward_correlation"} <= shown
+    shown = campaign.status().learned
+    assert [each.name for each in shown] == ["learned_reward_apart", "learned_reward_correlation"]
+    assert main(["status", str(campaign.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["learned"] == {each.name: each.value for each in shown}
+    assert main(["status", str(campaign.folder)]) == 0
+    out = capsys.readouterr().out
+    assert "learned reward against recorded, on held-out real data: " in out
+    assert "correlation of the learned reward, on held-out real data: " in out
 
 
 def test_the_first_round_without_data_knows_what_the_file_says(tmp_path: Path):

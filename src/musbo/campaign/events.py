@@ -270,6 +270,8 @@ class Exported:
 class Withdrawn:
     """The exported bundles of this deployment will not be used: nothing is spent."""
 
+    reason: str = ""
+
 
 @stored("event/abandoned")
 @dataclass(frozen=True)

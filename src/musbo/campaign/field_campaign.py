@@ -34,6 +34,7 @@ from musbo.campaign.status import Status
 from musbo.campaign.summary import Summary, read_status, summary
 from musbo.campaign.verify import Verified, verify
 from musbo.core.compilation import keep_compiled
+from musbo.core.diagnostics import Diagnostic
 from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.plain import plain
@@ -44,6 +45,7 @@ from musbo.data.mapping import Mapping as ColumnMapping
 from musbo.field.bundle import zip_bytes
 from musbo.field.dry_run import probe_values
 from musbo.field.find import find_task
+from musbo.learning.learned import STAGE as LEARNED
 from musbo.tasks.find import digest
 from musbo.tasks.task import Task
 
@@ -70,9 +72,19 @@ class FieldStatus:
     rounds: tuple[Round, ...]
     next: Next
 
+    @property
+    def learned(self) -> tuple[Diagnostic, ...]:
+        """How far a learned reward and a learned termination agree with real data that the newest models were not
+        fitted on; empty where both are functions."""
+        newest = [each.training for each in self.summary.deployments if each.training][-1:]
+        every = [shown for training in newest for shown in training.findings.diagnostics]
+        return tuple(shown for shown in every if shown.name.startswith(f"{LEARNED}_"))
+
     def plain(self) -> dict[str, Any]:
         """As JSON: what `musbo status --json` prints."""
-        return {**self.summary.plain(), "rounds": plain(list(self.rounds)), **self.next.plain()}
+        learned = {shown.name: shown.value for shown in self.learned}
+        rounds = plain(list(self.rounds))
+        return {**self.summary.plain(), "learned": learned, "rounds": rounds, **self.next.plain()}
 
 
 class Campaign:
@@ -343,9 +355,9 @@ class Campaign:
             event = homecoming.take(runner, every, found, said)
             return Ingested(d, event.transitions, again=False, findings=tuple(found))
 
-    def withdraw(self, number: int) -> None:
+    def withdraw(self, number: int, *, reason: str = "") -> None:
         """The bundles that left for this round will not be used: nothing is spent, and it can be exported anew."""
-        self._close(number, Withdrawn())
+        self._close(number, Withdrawn(reason.strip()))
 
     def abandon(self, number: int, *, spent: str | None = None) -> None:
         """No data of this round will come home. `spent` says why, if the bundle ran: then the deployment is spent."""

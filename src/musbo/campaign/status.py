@@ -87,6 +87,8 @@ class Status:
     """Whether it has changed since the last training."""
     probed: dict[int, Probed] = field(default_factory=dict)
     """What the task's functions give for transitions of each batch, also of those that were brought."""
+    called_back: bool = False
+    """Whether what left for the open round was called back, and nothing has followed."""
 
     @property
     def batches(self) -> dict[int, str]:
@@ -144,7 +146,7 @@ class Status:
 
 def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = None) -> Status:
     """Fold `events`, oldest first, into the status. `checkpoint` is that of a deployment's training."""
-    created, stopped, finished, reward_changed, outdated = None, False, False, False, False
+    created, stopped, finished, reward_changed, outdated, called_back = None, False, False, False, False, False
     shards: list[Shard] = []
     failures: list[int] = []
     collected: dict[int, Collected] = {}
@@ -158,6 +160,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     lost: dict[int, Abandoned] = {}
     for event in events:
         stopped, d = False, event.deployment
+        called_back &= not isinstance(event.what, Candidate | Judged | Exported)
         match event.what:
             case Created() as created:
                 probed = {i: item.probed for i, item in enumerate(created.brought, 1) if item.probed}
@@ -190,12 +193,11 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                         if training.policy == export.policy:
                             trained[last] = training
                             created = created and replace(created, settings=replace(created.settings, method=method))
-            case Withdrawn():
-                exports.pop(d, None)
+            case Withdrawn() | Abandoned(spent=False):
+                called_back = not any(export.final for export in exports.pop(d, ()))
             case Abandoned() as loss:
                 exports.pop(d, None)
-                if loss.spent:
-                    lost[d] = loss
+                lost[d] = loss
             case Amended() as change:
                 created = created and amended(created, change)
                 reward_changed |= change.task is not None
@@ -214,7 +216,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     under_way = checkpoint[1] if checkpoint and checkpoint[0] not in trained else None
     return Status(
         created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished, exports,
-        lost, candidates, methods, verdicts, reward_changed, outdated, probed,
+        lost, candidates, methods, verdicts, reward_changed, outdated, probed, called_back,
     )  # fmt: skip
 
 

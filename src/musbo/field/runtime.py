@@ -709,6 +709,8 @@ class Runtime:
             "machine": machine,
             "obs": manifest["observation"]["names"],
             "act": manifest["action"]["names"],
+            "obs_units": manifest["observation"].get("units"),
+            "act_units": manifest["action"].get("units"),
             "limits": self.limits,
             "explore": self._explore,
             "shares": manifest["explore"].get("shares") if self._explore else None,

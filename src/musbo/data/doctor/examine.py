@@ -24,8 +24,11 @@ from musbo.data.logs import Logs
 from musbo.data.rewards import has_rewards, rewarded
 from musbo.tasks.task import Task
 
-HOPELESS = {"empty", "wrong shape", "wrong type", "not finite", "too large", "episode in pieces", "steps do not count"}
-"""Where numbers are missing or in no order, statistics of them say nothing."""
+HOPELESS = {
+    "empty", "wrong shape", "wrong type", "not finite", "too large", "episode in pieces", "steps do not count",
+    "other columns", "other units",
+}  # fmt: skip
+"""Where numbers are missing, in no order or of something else, statistics of them say nothing."""
 
 
 @dataclass(frozen=True)
