@@ -1,5 +1,6 @@
 """The package from Python: run, resume, evaluate, and the policy as a function of numpy arrays."""
 
+import math
 import os
 import subprocess
 import sys
@@ -92,6 +93,15 @@ def test_every_kind_of_policy_goes_through_a_campaign(algo, tmp_path):
     assert (np.abs(loaded(obs)) <= 1).all()
     again = musbo.evaluate(tmp_path / "run")
     assert (len(again.episodes.returns), again.episodes.mean_return) == (2, run.final_return)
+
+
+def test_the_golden_policy():
+    """`tests/golden/make_policy.py` made it; the actions by hand."""
+    policy = musbo.load_policy(Path(__file__).parents[1] / "golden" / "policy-v1.safetensors")
+    x, y = (2 - 1) / 2, (0.5 + 1) / 0.5
+    wanted = 3 + 2 * math.tanh(0.5 * math.tanh(x - y + 0.25) - 0.25 * math.tanh(x / 2 + 2 * y) + 0.125)
+    at_mean = 3 + 2 * math.tanh(0.5 * math.tanh(0.25) + 0.125)
+    np.testing.assert_allclose(policy(np.array([[2, 0.5], [1, -1]])), [[wanted], [at_mean]], rtol=1e-6)
 
 
 def test_only_a_policy_is_loaded_as_one(result, tmp_path):
