@@ -26,13 +26,13 @@ from benchmarks.resilience.studies import WAYS
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TESTS = {
-    "kills": ("tests/trust/test_rounds.py", "two_hundred"),
     "recorder": ("tests/data/test_recording.py", "killed_200"),
     "races": ("tests/trust/test_rounds.py", "hundred and not two_hundred"),
     "disk": ("tests/trust/test_rounds.py", "full"),
     "mutants": ("tests/trust/test_homes.py", "much"),
+    "kills": ("tests/trust/test_rounds.py", "two_hundred"),
 }
-"""By part, a file and the words that choose its tests. Each prints what it counted, as lines of JSON."""
+"""By part, the shortest first, a file and the words that choose its tests. They print what they count, as JSON."""
 PYTEST = [sys.executable, "-m", "pytest", "-m", "", "-p", "no:xdist", "-q"]
 
 
