@@ -88,7 +88,7 @@ def _text(what: What) -> str:
         case Abandoned(spent, reason):
             return f"spent: {reason}" if spent else "it never ran"
         case Amended(budget, limits, task, reason=reason):
-            told = {f"budget {budget}": budget, "limits": limits, "reward": task}
+            told = {f"budget {budget}": budget, "limits": limits, "reward" if what.reward else "definition": task}
             return ", ".join(name for name, value in told.items() if value is not None) + f" {reason}".rstrip()
         case Failed(text):
             return text
