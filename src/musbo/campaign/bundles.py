@@ -155,14 +155,16 @@ def make(run: Path, limits: Mapping[str, Any], leaving: Leaving | None = None, p
     return Made(contents(state.policy, actor, _seen(task, batches, created.task), about, limits), about.task, d)
 
 
-def make_first(created: Created, task: Task, limits: Mapping[str, Any], leaving: Leaving) -> Made:
+def make_first(created: Created, limits: Mapping[str, Any], leaving: Leaving) -> Made:
     """The bundle of a campaign that has no policy yet."""
     about = replace(_left(_about(created, 0, leaving.head, explores=True), leaving), history=0)
+    shape = created.task
     low, high = (
-        np.asarray(ends or (sign * ANY,) * task.obs_size, np.float32)
-        for ends, sign in ((task.obs_low, -1), (task.obs_high, 1))
+        np.asarray(ends or (sign * ANY,) * shape.obs_size, np.float32)
+        for ends, sign in ((shape.obs_low, -1), (shape.obs_high, 1))
     )
-    return Made(baseline_contents((task.low, task.high), (low, high), about, limits), about.task, 0)
+    bounds = (np.asarray(shape.act_low, np.float32), np.asarray(shape.act_high, np.float32))
+    return Made(baseline_contents(bounds, (low, high), about, limits), about.task, 0)
 
 
 def again(archive: bytes, limits: Mapping[str, Any], awaited: bool, leaving: Leaving) -> Made:

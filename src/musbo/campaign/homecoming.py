@@ -227,6 +227,7 @@ def examined(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding
     """What the doctor says, the gravest first; `said` is the bundle that made what does not name its own."""
     logs = [each.logs for each in every]
     found = [*refused, *_belong(runner.ledger, every, said)]
+    found += [replace(each, source=logs[0].source) for each in runner.noticed if logs]
     found += examine(logs, _as_told(runner), runner.batches(), Expected(runner.settings.batch_size))
     for each in every:
         if len(each.logs) == 0:

@@ -200,8 +200,8 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                 lost[d] = loss
             case Amended() as change:
                 created = created and amended(created, change)
-                reward_changed |= change.task is not None
-                outdated |= change.task is not None and bool(trained)
+                reward_changed |= change.task is not None and change.reward
+                outdated |= change.task is not None and change.reward and bool(trained)
                 if change.task is not None:
                     known = sorted({*collected, *range(1, len(created.brought) + 1 if created else 1)})
                     probed = dict(zip(known, change.probed, strict=False))
