@@ -146,7 +146,21 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     verdicts: dict[str, Judged] = {}
     exports: dict[int, tuple[Exported, ...]] = {}
     lost: dict[int, Abandoned] = {}
+
+    def now(under_way: Checkpoint | None = None) -> Status:
+        over = finished
+        if created is not None and created.field:  # it may be given a larger budget, so no event says that it is over
+            over = len(evaluated) + len(lost) >= created.settings.budget
+        return Status(
+            created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, over, exports,
+            lost, candidates, methods, verdicts, reward_changed, outdated,
+        )  # fmt: skip
+
     for event in events:
+        try:
+            require_allowed(now(), event.what, event.deployment)
+        except UserError as error:  # nobody wrote this here: a ledger takes nothing that may not come next
+            raise UserError(f"event {event.id} cannot stand there ({error}): restore the ledger from a copy") from error
         stopped, d = False, event.deployment
         match event.what:
             case Created() as created:
@@ -195,13 +209,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                 stopped = True
             case Finished():
                 finished = True
-    if created is not None and created.field:  # it may be given a larger budget, so no event says that it is over
-        finished = len(evaluated) + len(lost) >= created.settings.budget
-    under_way = checkpoint[1] if checkpoint and checkpoint[0] not in trained else None
-    return Status(
-        created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished, exports,
-        lost, candidates, methods, verdicts, reward_changed, outdated,
-    )  # fmt: skip
+    return now(checkpoint[1] if checkpoint and checkpoint[0] not in trained else None)
 
 
 def amended(created: Created, change: Amended) -> Created:
