@@ -21,7 +21,7 @@ from musbo.core.durable import sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import given, inside
 from musbo.core.plain import plain
-from musbo.core.text import parse_toml, read_text
+from musbo.core.text import parse_json, parse_toml, read_text
 from musbo.data.batch import Batch
 from musbo.data.files import batch_from_bytes
 from musbo.data.history import stacked_batch
@@ -121,6 +121,14 @@ def read_limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, A
         return parse_toml(read_text(given(limits)), str(limits))
     except OSError as error:
         raise UserError(f"{limits} cannot be read: {error.strerror}; check the path.") from error
+
+
+def parse_limits(text: str, run: Path) -> dict[str, Any]:
+    """The limits that a campaign was told."""
+    found = parse_json(text or "{}", f"{run} (its limits)")
+    if not isinstance(found, dict):
+        raise UserError(f"{run} is damaged (its limits are no table): restore it from a copy, or amend them")
+    return found
 
 
 def require_limits(shape: TaskShape, limits: Mapping[str, Any]) -> None:

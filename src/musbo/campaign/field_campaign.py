@@ -212,7 +212,7 @@ class Campaign:
             now = runner.status()
             if not now.may_leave:
                 raise UserError(f"there is nothing to export yet. {self._says(now)}")
-            told = {**json.loads(now.creation.limits or "{}"), **bundles.read_limits(limits)}
+            told = {**bundles.parse_limits(now.creation.limits, self.folder), **bundles.read_limits(limits)}
             if bundle is None:
                 make, event = self._leaving(runner, candidate, told)
             else:
