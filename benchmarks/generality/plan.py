@@ -10,7 +10,7 @@ from musbo.core.errors import UserError
 OWN_TASKS = Path(__file__).parent / "tasks.py"
 EPISODES = 10  # after every deployment; more of them would be the main cost of the small tasks
 
-METHODS = ("together", "musbo", "bremen", "me-trpo", "mopo", "sac")
+METHODS = ("uvg", "musbo", "bremen", "me-trpo", "mopo", "sac")
 """Ours is the first: the others are compared with it."""
 
 
