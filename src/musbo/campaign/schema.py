@@ -65,7 +65,8 @@ PRAGMA user_version = {VERSION};
 """
 
 _OURS = {
-    "table": ("events", "checkpoint", "seal", "metrics", "sqlite_sequence"),
+    # The last two are notes of SQLite's own, which a tool may have asked for.
+    "table": ("events", "checkpoint", "seal", "metrics", "sqlite_sequence", "sqlite_stat1", "sqlite_stat4"),
     "index": ("once", "once_each", "sqlite_autoindex_metrics_1"),
     "trigger": ("events_stay", "events_stay_as_they_are"),
 }
