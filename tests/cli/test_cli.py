@@ -1,5 +1,6 @@
 """The verbs: each is found, has all that a verb has, and its help works and is quick."""
 
+import os
 import re
 import subprocess
 import sys
@@ -140,3 +141,13 @@ def test_help_and_the_version_import_nothing_slow():
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SRC)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("examples:") == len(quick) - 1
+
+
+def test_a_name_that_is_no_whole_text_is_shown(tmp_path: Path):
+    """A file name of bytes that are not UTF-8, as other systems write them: a sentence, and no exception of print."""
+    strange = os.fsencode(tmp_path) + b"/caf\xe9.parquet"
+    done = subprocess.run(
+        [sys.executable.encode(), b"-m", b"musbo", b"verify", strange], capture_output=True, check=False
+    )
+    assert done.returncode == 2 and b"Traceback" not in done.stderr
+    assert b"caf\\udce9" in done.stdout + done.stderr

@@ -330,7 +330,7 @@ def bundle(files: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
 
 
 def _odd_arrays(data: bytes, rng: random.Random) -> bytes:
-    members = _members(data)
+    members = _members(data) if zipfile.is_zipfile(io.BytesIO(data)) else {}
     if not members or rng.random() < 0.2:
         return _odd_members(members, rng) if members else mangle(data, rng)
     name = rng.choice(list(members))

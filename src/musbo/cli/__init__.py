@@ -6,6 +6,7 @@ module in one shape, `Verb`: its arguments and its action stand together. It imp
 """
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,9 @@ class Verb(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0, 2 for what the user can fix, 130 after Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):  # names of files and texts from elsewhere need not be whole characters
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         with noting():
             found = verbs()
