@@ -176,6 +176,7 @@ def _parquet(table: pa.Table, metadata: dict[bytes, bytes], compression: str = "
 
 def _odd_type(column: pa.Array, rng: random.Random) -> pa.Array:
     values, n = column.to_pylist(), len(column)
+    numbers = values if all(isinstance(value, float | int) for value in values) else list(range(n))
     odd: list[Callable[[], pa.Array]] = [
         lambda: pa.array([str(value) for value in values]),
         lambda: pa.array([str(value) for value in values]).dictionary_encode(),
@@ -185,10 +186,10 @@ def _odd_type(column: pa.Array, rng: random.Random) -> pa.Array:
         lambda: pa.nulls(n),
         lambda: pa.nulls(n, column.type),
         lambda: pa.array([None if i % 7 == 3 else value for i, value in enumerate(values)], column.type),
-        lambda: pa.array([float(value) for value in values], pa.float64()),
+        lambda: pa.array([float(value) for value in numbers], pa.float64()),
         lambda: pa.array([2**63 + i for i in range(n)], pa.uint64()),
         lambda: pa.array([-(2**63) + i for i in range(n)], pa.int64()),
-        lambda: pa.array(np.asarray(values, np.float16), pa.float16()),
+        lambda: pa.array(np.asarray(numbers, np.float16), pa.float16()),
         lambda: pa.array(range(n), pa.timestamp("s")),
         lambda: pa.array(range(n), pa.duration("ns")),
         lambda: pa.array([i % 86400 for i in range(n)], pa.time32("s")),

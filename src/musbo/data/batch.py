@@ -176,7 +176,8 @@ def as_flags(name: str, values: ArrayLike) -> Bool[np.ndarray, " n"]:
 def _counts(name: str, values: ArrayLike) -> Int32[np.ndarray, " n"]:
     array = _array(name, values, 1)
     limit = np.iinfo(np.int32).max
-    wrong = np.flatnonzero(~((array >= 0) & (array <= limit)) | (array != np.floor(array)))
+    with np.errstate(invalid="ignore"):  # what is no number is wrong too, and said below
+        wrong = np.flatnonzero(~((array >= 0) & (array <= limit)) | (array != np.floor(array)))
     if len(wrong):
         raise UserError(f"{name} must be whole numbers from 0 to {limit}, but row {wrong[0]} holds {array[wrong[0]]}.")
     return array.astype(np.int32)
