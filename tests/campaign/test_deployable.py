@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import musbo
-from musbo.campaign.deployable import CHUNK, NumpyPolicy
+from musbo.campaign.deployable import CHUNK, NumpyPolicy, require_sound_actor
 from musbo.core.diagnostics import NOTHING
+from musbo.core.errors import UserError
 from musbo.field import drive
 from musbo.learning.explore import Plain, PlainActor, Seeking
 from musbo.models.policy import Policy, PolicySettings, init_policy
@@ -122,3 +123,15 @@ def test_a_run_explores_as_it_would_collect(tmp_path):
         musbo.load_policy(tmp_path / "run", deployment=1).explore(obs, 3)
     with pytest.raises(musbo.UserError, match="load it from the directory"):
         musbo.load_policy(tmp_path / "run" / "policy.safetensors").explore(obs, 3)
+
+
+def test_what_collects_must_fit_together():
+    """Of a state whose digests are right and whose networks are none: a sentence, before anything is exported."""
+    actor = PlainActor(POLICY, Plain())
+    require_sound_actor(actor, 4, 2)
+    narrow = eqx.tree_at(lambda one: one.policy.mlp.weights[0], actor, jnp.zeros((3, 16)))
+    no_bias = eqx.tree_at(lambda one: one.policy.mlp.biases[-1], actor, {})
+    no_range = eqx.tree_at(lambda one: one.policy.half_range, actor, {})
+    for each in (narrow, no_bias, no_range):
+        with pytest.raises(UserError, match="what collects do not fit together"):
+            require_sound_actor(each, 4, 2)

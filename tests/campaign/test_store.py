@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import musbo
-from musbo.campaign.store import Store
+from musbo.campaign.events import Collected
+from musbo.campaign.store import Store, stored_batch
 from musbo.core.durable import is_temporary
 from musbo.core.errors import UserError
+from musbo.data.files import batch_bytes
+from tests.contract.test_recipes import random_batch
 
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
 
@@ -91,7 +95,8 @@ def test_artefacts_can_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from musbo.campaign.store import Store
+from musbo.campaign.events import Collected
+from musbo.campaign.store import Store, stored_batch
 
 function, call = sys.argv[2], int(sys.argv[3])
 real, calls = getattr(os, function), 0
@@ -135,3 +140,11 @@ def test_kill_9_at_every_moment_of_a_write(tmp_path: Path, function: str, call: 
     assert store.sweep(keep) == strays
     assert set(os.listdir(tmp_path)) == keep
     assert store.get(store.put_bytes(b"second" * 1000, ".npz")) == b"second" * 1000
+
+
+def test_a_batch_has_as_many_transitions_as_its_event_says(tmp_path: Path) -> None:
+    store, batch = Store(tmp_path / "store"), random_batch()
+    said = Collected(store.put_bytes(batch_bytes(batch), ".parquet"), len(batch), 1, 0.0, 1.0)
+    assert len(stored_batch(store, said)) == len(batch)
+    with pytest.raises(UserError, match=f"has {len(batch)} transitions, and the ledger says {len(batch) + 1}"):
+        stored_batch(store, replace(said, transitions=len(batch) + 1))

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from musbo.campaign.deployable import require_sound, require_sound_actor
 from musbo.campaign.events import Candidate, Created, Trained
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER, STORE, new_place
 from musbo.campaign.settings import TaskShape, task_like
-from musbo.campaign.store import Store
+from musbo.campaign.store import Store, stored_batch
 from musbo.campaign.summary import read_status
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
@@ -23,7 +24,6 @@ from musbo.core.inside import given, inside
 from musbo.core.plain import plain
 from musbo.core.text import parse_json, parse_toml, read_text
 from musbo.data.batch import Batch
-from musbo.data.files import batch_from_bytes
 from musbo.data.history import stacked_batch
 from musbo.field.bundle import About, Columns, Contents, Seen, baseline_contents, contents, merged, zip_bytes
 from musbo.field.readme import ANY
@@ -154,12 +154,13 @@ def make(run: Path, limits: Mapping[str, Any], leaving: Leaving | None = None, p
         training, method = next((own, how) for own, how in every if own.policy == policy)
     state = serial.decode(store.get(training.state), training.state)
     task = task_like(created.settings.task, created.task)
-    batches = (
-        batch_from_bytes(store.get(item.artefact), item.artefact) for i, item in sorted(now.collected.items()) if i <= d
-    )
+    batches = (stored_batch(store, item) for i, item in sorted(now.collected.items()) if i <= d)
     explores = not now.finished if now.field else d < created.settings.budget
     about = _left(_about(created, d, head, explores), leaving)
-    actor = method.actor(stacked(task), state)
+    seen = stacked(task)
+    require_sound(state.policy, seen.obs_size, seen.act_size)
+    actor = method.actor(seen, state)
+    require_sound_actor(actor, seen.obs_size, seen.act_size)
     return Made(contents(state.policy, actor, _seen(task, batches, created.task), about, limits), about.task, d)
 
 

@@ -35,7 +35,7 @@ class NumpyPolicy:
         self._call = compiled(policy)
         self._behaviour = behaviour
         self._exploring: Callable[..., Any] | None = None
-        _require_sound(policy, self.obs_size, self.act_size)
+        require_sound(policy, self.obs_size, self.act_size)
 
     def __call__(self, obs: ArrayLike) -> Float32[np.ndarray, "*b act"]:
         seen = self._rows("observation", obs, self.obs_size)
@@ -110,7 +110,7 @@ class NumpyPolicy:
         return np.clip(act, self.low, self.high).reshape(*shape[:-1], self.act_size)
 
 
-def _require_sound(policy: AnyPolicy, obs_size: int, act_size: int) -> None:
+def require_sound(policy: AnyPolicy, obs_size: int, act_size: int) -> None:
     """Refuse weights that are no numbers, or that do not fit together."""
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(policy, eqx.is_inexact_array))):
         raise UserError("the policy has weights that are not finite numbers: it is damaged, or its training failed.")
@@ -120,3 +120,17 @@ def _require_sound(policy: AnyPolicy, obs_size: int, act_size: int) -> None:
         raise UserError("the arrays of the policy do not fit together: it is damaged.") from error
     if act.shape != (1, act_size):
         raise UserError("the arrays of the policy do not fit together: it is damaged.")
+
+
+def require_sound_actor(actor: Actor, obs_size: int, act_size: int) -> None:
+    """The same of what collects: its networks must fit together too."""
+    if actor.needs_oracle:
+        return  # it does not leave
+    obs, act = (jax.ShapeDtypeStruct((1, size), np.float32) for size in (obs_size, act_size))
+    known = jax.ShapeDtypeStruct((1,), np.bool_)
+    try:
+        done, _ = jax.eval_shape(actor.act, obs, jax.random.PRNGKey(0), obs, act, known)
+    except Exception as error:  # whatever JAX says about shapes
+        raise UserError("the arrays of what collects do not fit together: the training's state is damaged.") from error
+    if done.shape != (1, act_size):
+        raise UserError("the arrays of what collects do not fit together: the training's state is damaged.")

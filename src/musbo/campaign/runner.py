@@ -41,7 +41,7 @@ from musbo.campaign.results import export
 from musbo.campaign.same_functions import probed
 from musbo.campaign.settings import Campaign, Purpose
 from musbo.campaign.status import Collect, Done, Evaluate, Finish, Status, Train, next_step
-from musbo.campaign.store import Store
+from musbo.campaign.store import Store, stored_batch
 from musbo.campaign.summary import Summary, read_status, summarise
 from musbo.campaign.versions import versions
 from musbo.core import serial
@@ -225,8 +225,7 @@ class Runner:
         return serial.decode(self.store.get(name), name)
 
     def batch(self, d: int) -> Batch:
-        name = self.status().collected[d].artefact
-        batch = batch_from_bytes(self.store.get(name), name)
+        batch = stored_batch(self.store, self.status().collected[d])
         if self.status().reward_changed and callable(self.task.reward):  # the old one's rewards are of no use
             batch = replace(batch, reward=model_rewards(self.task, batch).astype(np.float32))
         return batch

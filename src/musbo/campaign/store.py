@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
 
+from musbo.campaign.events import Collected
 from musbo.core.durable import is_temporary, put_through, sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import inside
 from musbo.core.serial import sha256, sha256_of
+from musbo.data.batch import Batch
+from musbo.data.files import batch_from_bytes
 
 _NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]+)*")
 
@@ -82,3 +85,14 @@ class Store:
     def _files(self) -> list[str]:
         root = inside(self.root.parent, self.root.name)
         return [path.name for path in root.iterdir() if path.is_file()] if root.is_dir() else []
+
+
+def stored_batch(store: Store, item: Collected) -> Batch:
+    """The batch of an event."""
+    batch = batch_from_bytes(store.get(item.artefact), item.artefact)
+    if len(batch) != item.transitions:
+        raise UserError(
+            f"{item.artefact} has {len(batch)} transitions, and the ledger says {item.transitions}: restore the store "
+            "and the ledger from one copy."
+        )
+    return batch
