@@ -135,7 +135,7 @@ def outside(task: Task, data: Dataset, seen: Float[np.ndarray, "n obs"]) -> tupl
     low, high = np.quantile(logged, EDGES, axis=0)
     mine = np.asarray(newest(task, jnp.asarray(seen)))
     share = ((mine < low) | (mine > high)).mean(axis=0)
-    names = task.obs_names or tuple(f"observation {i}" for i in range(task.predicted))
+    names = task.obs_names[: task.predicted] or tuple(f"observation {i}" for i in range(task.predicted))
     usual = 2 * (1 - EDGES[1] + EDGES[0])
     found = [(name, float(part)) for name, part in zip(names, share, strict=True) if part > usual]
     return tuple(sorted(found, key=lambda each: -each[1]))
