@@ -1,13 +1,15 @@
 """A million transitions come home: how long does `Campaign.ingest` take, and how much memory?
 
-A campaign of a task with 17 observations and 6 actions waits for its second round. The recording, or the Parquet file,
-of a million transitions in episodes of 1000 comes home: it is read, checked by the doctor against the task and the
-earlier batch, written down and kept. Every way is measured in a process of its own, with the campaign already opened.
+A campaign of a task with 17 observations and 6 actions waits for its second round. A million transitions in episodes of
+1000 come home as a recording, as four, as Parquet, npz or CSV: they are read, checked by the doctor against the task
+and the earlier batch, written down and kept. Every way is measured in a process of its own, with the campaign already
+opened, and all ways once before any of them again. Writes results.csv, environment.json and the table of README.md.
 
     python -m benchmarks.ingest.run --work ../ingest
 """
 
 import argparse
+import csv
 import json
 import os
 import platform
@@ -17,6 +19,7 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,11 +29,15 @@ from tests.campaign.homes import batch_of, recorded, records
 
 HERE = Path(__file__).parent
 OBS, ACT, EPISODE = 17, 6, 1000
+TRANSITIONS, REPEATS = 1_000_000, 3
 WAYS = {
     "one recording": ("home.musbo",),
     "four recordings": tuple(f"home-{i}.musbo" for i in range(4)),
     "Parquet": ("home.parquet",),
+    "npz": ("home.npz",),
+    "CSV": ("home.csv",),
 }
+MEASURED = ("seconds", "processor_seconds", "peak_mb", "peak_over_data", "load")
 
 
 def task() -> Any:
@@ -56,8 +63,11 @@ def episodes(n: int, seed: int) -> dict[str, np.ndarray]:
     return {"obs": obs, "act": act, "reward": obs[:, 1:, 0] - 0.1 * np.sum(act * act, axis=2, dtype=np.float32)}
 
 
-def prepare(work: Path, n: int) -> None:
+def prepare(work: Path) -> None:
     """The campaign with its second round in the field, and the files that come home."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
     from musbo.algorithms import recipes
     from musbo.campaign import flags
     from musbo.campaign.field_campaign import Campaign
@@ -76,12 +86,15 @@ def prepare(work: Path, n: int) -> None:
     )
     campaign.train()
     bundle = campaign.export().id
-    made = episodes(n, 3)
+    made = episodes(TRANSITIONS, 3)
     for way in ("one recording", "four recordings"):
         for i, name in enumerate(WAYS[way]):
             part = {key: np.array_split(values, len(WAYS[way]))[i] for key, values in made.items()}
             recorded(work / name, records(part), bundle)
-    write_batch(work / WAYS["Parquet"][0], batch_of(made))
+    batch = batch_of(made)
+    write_batch(work / WAYS["Parquet"][0], batch)
+    np.savez(work / WAYS["npz"][0], **vars(batch))
+    pyarrow.csv.write_csv(pyarrow.parquet.read_table(work / WAYS["Parquet"][0]), work / WAYS["CSV"][0])
 
 
 def held(key: str) -> int:
@@ -95,10 +108,11 @@ def measure(work: Path, way: str) -> dict[str, Any]:
     from musbo.campaign.field_campaign import Campaign
 
     place = work / "copy"
+    shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(work / "campaign", place)
     campaign = Campaign(place, task=task())
     campaign.status()
-    before, began, worked = held("VmRSS"), time.monotonic(), time.process_time()
+    load, before, began, worked = os.getloadavg()[0], held("VmRSS"), time.monotonic(), time.process_time()
     came = campaign.ingest([work / name for name in WAYS[way]], accept=True)
     seconds, processor, most = time.monotonic() - began, time.process_time() - worked, held("VmHWM")
     assert campaign.verify().problems == ()
@@ -107,62 +121,78 @@ def measure(work: Path, way: str) -> dict[str, Any]:
     return {
         "way": way,
         "transitions": came.transitions,
-        "seconds": round(seconds, 2),
-        "processor_seconds": round(processor, 2),
         "file_mb": round(sum((work / name).stat().st_size for name in WAYS[way]) / 1e6, 1),
         "data_mb": round(data / 1e6, 1),
-        "peak_over_baseline_mb": round((most - before) / 1e6, 1),
+        "before_mb": round(before / 1e6, 1),
+        "seconds": round(seconds, 2),
+        "processor_seconds": round(processor, 2),
+        "peak_mb": round((most - before) / 1e6, 1),
         "peak_over_data": round((most - before) / data, 2),
-        "baseline_mb": round(before / 1e6, 1),
-        "findings": [f"{finding.level}: {finding.kind}" for finding in came.findings],
+        "load": round(load, 2),
+        "findings": "; ".join(f"{finding.level}: {finding.kind}" for finding in came.findings),
     }
 
 
-def table(rows: list[dict[str, Any]]) -> list[str]:
-    """For the README: the largest of the repeats."""
-    lines = [
-        "| 1,000,000 transitions as | seconds | processor seconds | peak (MB) | peak / data |",
-        "|---|---|---|---|---|",
-    ]
+def with_medians(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All repeats, and of each way the median of every number."""
+    medians = []
     for way in WAYS:
         mine = [row for row in rows if row["way"] == way]
-        most = {key: max(row[key] for row in mine) for key in mine[0] if isinstance(mine[0][key], int | float)}
-        numbers = f"{most['seconds']:.0f} | {most['processor_seconds']:.1f} | {most['peak_over_baseline_mb']:.0f}"
-        lines.append(f"| {way} | {numbers} | {most['peak_over_data']:.2f} |")
-    return lines
+        medians.append(mine[0] | {"repeat": "median"} | {key: median(row[key] for row in mine) for key in MEASURED})
+    return [*rows, *medians]
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """For the README: medians, and the largest peak of all repeats."""
+    lines = [
+        "| 1,000,000 transitions as | file (MB) | seconds | processor seconds | peak (MB) | peak / data |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows[-len(WAYS) :]:
+        most = max((each for each in rows if each["way"] == row["way"]), key=lambda each: each["peak_mb"])
+        numbers = f"{row['file_mb']:.0f} | {row['seconds']:.1f} | {row['processor_seconds']:.1f}"
+        lines.append(f"| {row['way']} | {numbers} | {most['peak_mb']:.0f} | {most['peak_over_data']:.2f} |")
+    loads = [row["load"] for row in rows[: -len(WAYS)]]
+    return [*lines, "", f"The load average was {min(loads):.1f} to {max(loads):.1f}."]
+
+
+def environment(load: float) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        **{name: version(name) for name in ("jax", "numpy", "pyarrow")},
+        "load_before": round(load, 2),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="a folder for the campaign and the files")
-    parser.add_argument("--transitions", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=HERE / "results.json")
     parser.add_argument("--way", choices=WAYS, help="one measurement in this process, printed")
     chosen = parser.parse_args()
     if chosen.way:
         print(json.dumps(measure(chosen.work, chosen.way)))
         return
+    load = os.getloadavg()[0]
     if not chosen.work.exists():
-        prepare(chosen.work, chosen.transitions)
+        prepare(chosen.work)
     rows = []
-    for _ in range(chosen.repeats):
+    for repeat in range(1, REPEATS + 1):
         for way in WAYS:
             words = [sys.executable, "-m", "benchmarks.ingest.run", "--work", str(chosen.work.absolute()), "--way", way]
             done = subprocess.run(words, capture_output=True, text=True, cwd=HERE.parents[1])
             if done.returncode:
                 raise SystemExit(done.stderr)
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
+            rows.append({"repeat": repeat, **json.loads(done.stdout.splitlines()[-1])})
             print(json.dumps(rows[-1]), flush=True)
-    environment = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        **{name: version(name) for name in ("jax", "numpy", "pyarrow")},
-    }
-    chosen.out.write_text(json.dumps({"environment": environment, "rows": rows}, indent=1) + "\n")
-    if chosen.out == HERE / "results.json":
-        between(HERE / "README.md", "ingest", table(rows))
+    rows = with_medians(rows)
+    with (HERE / "results.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    (HERE / "environment.json").write_text(json.dumps(environment(load), indent=1) + "\n")
+    between(HERE / "README.md", "ingest", table(rows))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import jax
@@ -41,9 +42,10 @@ from document import between  # noqa: E402  # pyright: ignore[reportMissingImpor
 
 TASK = our_task("halfcheetah")
 OBSERVATIONS = 10_000
-RECORDED = 2000
-"""Steps, at most, where each waits for the disk."""
 KEYS = ("median", "p99.9", "processor_median", "processor_p99.9")
+CORE, REPEATS = 0, 5
+STEPS_EACH, RECORDED = 20_000, 5000
+"""Steps that are timed; fewer where each waits for the disk."""
 WAYS = {
     "policy alone": {"explore": False},
     "policy and labeler": {"explore": True},
@@ -140,47 +142,48 @@ def apart(task: Task, policy: Policy, folder: Path) -> dict[str, float]:
     return {name: float(np.max(np.abs(act - wanted) / task.half_range)) for name, act in found.items()}
 
 
-def timed(folder: Path, raw: Task, way: dict[str, Any], options: argparse.Namespace) -> dict[str, float]:
-    """Microseconds of a step in a process of its own, of the repeat with the smallest median: on the clock, and of the
-    processor alone, which other programs on the core do not change."""
-    steps = min(options.steps, RECORDED) if "record" in way else options.steps
-    said = {"warm": 500, "steps": steps, "size": raw.obs_size, "fallback": raw.centre.tolist(), **way}
+def timed(folder: Path, raw: Task, way: str, repeat: int) -> dict[str, float]:
+    """Microseconds of a step in a process of its own: on the clock, and of the processor alone, which other programs on
+    the core do not change."""
+    steps = RECORDED if "record" in WAYS[way] else STEPS_EACH
+    said = {"warm": 500, "steps": steps, "size": raw.obs_size, "fallback": raw.centre.tolist(), **WAYS[way]}
     one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    every = []
-    for i in range(options.repeats):
-        record = folder.parent / f"{i}.musbo"
-        record.unlink(missing_ok=True)
-        command = [sys.executable, "-I", "-c", STEPS, str(folder), json.dumps(said), str(record)]
-        out = subprocess.run(command, capture_output=True, check=True, env={**os.environ, **one}).stdout
-        taken, worked = np.asarray(json.loads(out)) / 1000
-        every.append({
-            "median": float(np.median(taken)), "p99.9": float(np.quantile(taken, 0.999)),
-            "processor_median": float(np.median(worked)), "processor_p99.9": float(np.quantile(worked, 0.999)),
-        })  # fmt: skip
-    return min(every, key=lambda each: each["median"])
+    record = folder.parent / "steps.musbo"
+    record.unlink(missing_ok=True)
+    load = os.getloadavg()[0]
+    command = [sys.executable, "-I", "-c", STEPS, str(folder), json.dumps(said), str(record)]
+    out = subprocess.run(command, capture_output=True, check=True, env={**os.environ, **one}).stdout
+    taken, worked = np.asarray(json.loads(out)) / 1000
+    numbers = (np.median(taken), np.quantile(taken, 0.999), np.median(worked), np.quantile(worked, 0.999))
+    return {"repeat": repeat, **{key: round(float(x), 1) for key, x in zip(KEYS, numbers, strict=True)}, "load": load}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--core", type=int, default=0)
-    options = parser.parse_args()
-    os.sched_setaffinity(0, {options.core})
-    found: dict[str, Any] = {}
+    work = parser.parse_args().work
+    os.sched_setaffinity(0, {CORE})
     load = os.getloadavg()[0]
-    for history in (0, 4):
-        raw = replace(TASK, history=history)
+    tasks = {history: replace(TASK, history=history) for history in (0, 4)}
+    found: dict[str, Any] = {}
+    for history, raw in tasks.items():
         policy, files = made(raw)
-        folder = options.work / f"history-{history}"
+        task, folder = stacked(raw), work / f"history-{history}"
         put(folder, files)
-        task = stacked(raw)
         found[f"history {history}"] = {
             "inputs": task.obs_size,
             "apart": apart(task, policy, folder),
-            "microseconds": {name: timed(folder, raw, way, options) for name, way in WAYS.items()},
+            "microseconds": {way: [] for way in WAYS},
         }
+    for repeat in range(1, REPEATS + 1):  # all ways once before any of them again
+        for history, raw in tasks.items():
+            for way in WAYS:
+                row = timed(work / f"history-{history}", raw, way, repeat)
+                found[f"history {history}"]["microseconds"][way].append(row)
+                print(history, way, row, flush=True)
+    for each in found.values():
+        for rows in each["microseconds"].values():
+            rows.append({"repeat": "median", **{key: median(row[key] for row in rows) for key in (*KEYS, "load")}})
     cpu = next((x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), "")
     environment = {
         "processor": cpu.partition(":")[2].strip(),
@@ -189,8 +192,8 @@ def main() -> None:
         "jax": jax.__version__,
         "onnxruntime": onnxruntime.__version__,
         "load_before": round(load, 1),
-        "steps": options.steps,
-        "repeats": options.repeats,
+        "steps": STEPS_EACH,
+        "steps_recorded": RECORDED,
     }
     (HERE / "results.json").write_text(json.dumps({"results": found, "environment": environment}, indent=1) + "\n")
     lines = [
@@ -199,8 +202,9 @@ def main() -> None:
     ]
     for name, each in found.items():
         for way, taken in each["microseconds"].items():
-            numbers = " | ".join(f"{taken[key]:,.0f} µs" for key in KEYS)
+            numbers = " | ".join(f"{taken[-1][key]:,.0f} µs" for key in KEYS)
             lines.append(f"| {name.split()[1]} | {way} | {numbers} |")
+    lines += ["", f"The load average was {load:.1f} at the start."]
     between(HERE / "README.md", "times", lines)
     lines = [
         f"With a history of {name.split()[1]} ({each['inputs']} inputs): "

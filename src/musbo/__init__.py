@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
     from musbo.campaign.field_campaign import Campaign as Campaign
     from musbo.campaign.summary import Summary as Summary
+    from musbo.campaign.verify import Verified as Verified
+    from musbo.campaign.verify import verify as verify
     from musbo.cluster.api import study as study
     from musbo.core.diagnostics import Caution as Caution
     from musbo.core.diagnostics import Diagnostic as Diagnostic
@@ -60,6 +62,8 @@ _PLACES = {
     "export": "musbo.campaign.bundles",
     "Campaign": "musbo.campaign.field_campaign",
     "Summary": "musbo.campaign.summary",
+    "Verified": "musbo.campaign.verify",
+    "verify": "musbo.campaign.verify",
     "study": "musbo.cluster.api",
     "Caution": "musbo.core.diagnostics",
     "Diagnostic": "musbo.core.diagnostics",

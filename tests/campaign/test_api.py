@@ -1,12 +1,16 @@
 """The package from Python: run, resume, evaluate, and the policy as a function of numpy arrays."""
 
+import json
+import math
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import musbo
@@ -92,6 +96,41 @@ def test_every_kind_of_policy_goes_through_a_campaign(algo, tmp_path):
     assert (np.abs(loaded(obs)) <= 1).all()
     again = musbo.evaluate(tmp_path / "run")
     assert (len(again.episodes.returns), again.episodes.mean_return) == (2, run.final_return)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def kept(old: Any, new: Any) -> bool:
+    """Whether all that was said is still said, under the same names and with values of the same kind."""
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(key in new and kept(value, new[key]) for key, value in old.items())
+    if isinstance(old, list):
+        return isinstance(new, list) and all(any(kept(one, other) for other in new) for one in old)
+    return old is None or type(old) is type(new)
+
+
+def test_what_a_run_leaves_for_other_programs_is_what_it_was(result):
+    """`tests/golden/make_results.py` made the golden ones, of the same campaign."""
+    old, new = (json.loads((folder / "summary.json").read_text()) for folder in (GOLDEN / "results-v1", result.folder))
+    assert kept(old, new) and (old["task"], old["transitions"], old["finished"]) == ("pointmass", 100, True)
+    (one,) = old["deployments"]
+    assert (one["number"], one["batch"]["episodes"], one["batch"]["mean_length"]) == (1, 2, 50.0)
+    assert not kept(old, {**new, "returns": None})
+    lines = [(folder / "metrics.jsonl").read_text().splitlines() for folder in (GOLDEN / "results-v1", result.folder)]
+    old, new = ({row["stage"]: row for row in map(json.loads, each)} for each in lines)
+    assert kept(old, new) and {"dynamics", "labeler", "start", "improve"} <= set(old)
+    names = [pq.read_schema(folder / "metrics.parquet").names for folder in (GOLDEN / "results-v1", result.folder)]
+    assert set(names[0]) <= set(names[1]) and {"deployment", "stage", "index", "error"} <= set(names[0])
+
+
+def test_the_golden_policy():
+    """`tests/golden/make_policy.py` made it; the actions by hand."""
+    policy = musbo.load_policy(GOLDEN / "policy-v1.safetensors")
+    x, y = (2 - 1) / 2, (0.5 + 1) / 0.5
+    wanted = 3 + 2 * math.tanh(0.5 * math.tanh(x - y + 0.25) - 0.25 * math.tanh(x / 2 + 2 * y) + 0.125)
+    at_mean = 3 + 2 * math.tanh(0.5 * math.tanh(0.25) + 0.125)
+    np.testing.assert_allclose(policy(np.array([[2, 0.5], [1, -1]])), [[wanted], [at_mean]], rtol=1e-6)
 
 
 def test_only_a_policy_is_loaded_as_one(result, tmp_path):

@@ -1,8 +1,12 @@
 """What comes home to a campaign: every form of it, every fault that the doctor knows, and what belongs elsewhere."""
 
 import hashlib
+import io
 import json
+import struct
 import warnings
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +19,14 @@ import polars as pl
 import pytest
 
 import musbo
-from musbo.campaign.events import Collected
+from musbo.campaign.events import Collected, Exported
 from musbo.campaign.field_campaign import Campaign
 from musbo.campaign.homecoming import Home
 from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
 from musbo.data.finding import in_order
+from musbo.tasks.builtin import pointmass as POINTMASS
 from tests.campaign.homes import STEPS, awaited, batch_of, recorded, records, waiting, walks
 
 with warnings.catch_warnings():
@@ -176,6 +181,111 @@ def test_every_way_home(
     assert fresh.verify().problems == ()
     (seen,) = fresh.check([data], mapping=mapping).seen
     assert [finding.kind for finding in seen.findings] == ["came home already"]
+
+
+POINT = ["x", "y", "velocity in x", "velocity in y"]
+FORCE = ["force in x", "force in y"]
+
+
+def kinds_of(campaign: Campaign, data: Home, mapping: Path | None = None) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Every error, by its kind: what it says, and the columns that it names."""
+    (seen,) = campaign.check([data], mapping=mapping, bundle=None).seen
+    return {each.kind: (each.text, each.columns) for each in seen.findings if each.level == "error"}
+
+
+def test_the_names_in_a_header_are_those_of_the_campaign(fresh: Campaign, tmp_path: Path):
+    """Also where a program other than the runtime wrote it; what has no name says nothing."""
+    rows, bundle = records(MADE), awaited(fresh)
+
+    def said(**header: object) -> dict[str, tuple[str, tuple[str, ...]]]:
+        return kinds_of(fresh, recorded(tmp_path / "home.musbo", rows, bundle, **header))
+
+    assert said() == said(obs=POINT, act=FORCE) == {}
+    before = everything(fresh.folder)
+    text, columns = said(obs=["y", "x", *POINT[2:]], act=FORCE)["other columns"]
+    assert "in another order than task pointmass has: obs 0 is 'y' and not 'x', obs 1 is 'x' and not 'y'" in text
+    assert columns == ("y", "x") and "manifest" in text
+    text, columns = said(obs=POINT, act=["force in x", "torque"])["other columns"]
+    assert "other columns than task pointmass has: act 1 is 'torque' and not 'force in y'" in text
+    assert columns == ("torque",)
+    assert "other columns" in said(obs=["obs_1", "obs_0", "obs_2", "obs_3"])
+    with pytest.raises(UserError, match="another order than task pointmass has"):
+        fresh.ingest([recorded(tmp_path / "home.musbo", rows, bundle, obs=POINT[::-1])], accept=True)
+    assert everything(fresh.folder) == before
+    wrong = recorded(tmp_path / "home.musbo", rows, bundle, obs=POINT[::-1])
+    assert "other columns" in {each.kind for each in musbo.data.examine([musbo.data.read_logs(wrong)], POINTMASS)}
+    fresh.ingest([recorded(tmp_path / "home.musbo", rows, bundle, obs=POINT, act=FORCE)], accept=True)
+
+
+def by_the_page(bundle: bytes, path: Path) -> Path:
+    """A recording as docs/formats.md describes it, from the files of a bundle, and with `struct` and `zlib` alone."""
+    with zipfile.ZipFile(io.BytesIO(bundle)) as files:
+        manifest, sums = json.loads(files.read("manifest.json")), files.read("SHA256SUMS")
+    said = {
+        "format": "musbo-recording", "version": 1, "bundle": hashlib.sha256(sums).hexdigest(), "machine": "line-3",
+        "obs": manifest["observation"]["names"], "act": manifest["action"]["names"],
+        "obs_units": manifest["observation"]["units"], "act_units": manifest["action"]["units"],
+        "ledger": manifest["ledger"],
+    }  # fmt: skip
+    text = json.dumps(said).encode()
+    head = b"MUSBOREC" + struct.pack("<II", 1, len(text)) + text
+    data, number, nan = head + struct.pack("<I", zlib.crc32(head)), 0, [float("nan")] * 2
+    for episode, seen in enumerate(MADE["obs"]):
+        for step, obs in enumerate(seen):
+            closing = step == STEPS
+            act = nan if closing else MADE["act"][episode, step].tolist()
+            reward = nan[0] if closing else float(MADE["reward"][episode, step])
+            record = struct.pack("<QdII", number, 1.7e9 + 0.5 * number, episode, step)
+            record += struct.pack("<BBHff", 0, 4 + 2 if closing else 0, 0, reward, 0.0)
+            record += struct.pack("<4f2f2f2f", *obs.tolist(), *act, *act, *(nan if closing else (0, 0)))
+            data += record + struct.pack("<I", zlib.crc32(record))
+            number += 1
+    path.write_bytes(data)
+    return path
+
+
+def test_a_recording_written_from_the_page_alone_comes_home(fresh: Campaign, tmp_path: Path):
+    assert zlib.crc32(b"123456789") == 0xCBF43926
+    left = next(each.what for each in reversed(fresh.history()) if isinstance(each.what, Exported))
+    path = by_the_page((fresh.folder / "store" / left.archive).read_bytes(), tmp_path / "monday.musbo")
+    assert fresh.ingest([path]).transitions == len(batch_of(MADE))
+    event = fresh.history()[-1].what
+    assert isinstance(event, Collected) and event.bundles == (left.bundle,)
+    home = musbo.data.read_logs(fresh.folder / "store" / event.artefact).batch
+    for name in NAMES:
+        np.testing.assert_array_equal(getattr(home, name), getattr(batch_of(MADE), name), err_msg=name)
+
+
+def test_units_are_those_of_the_task_or_are_converted(tmp_path: Path):
+    task = replace(POINTMASS, obs_units=("m", "m", "m/s", "m/s"), act_units=("N", ""))
+    frame = pd.DataFrame(table(MADE))
+    frame["px"] *= 100
+    frame.to_csv(tmp_path / "home.csv", index=False, float_format="%.17g")
+
+    def found(px: str, fx: str = '"fx"') -> list[tuple[str, str, tuple[str, ...]]]:
+        obs = f'obs = [{px}, "py", "vx", {{ column = "vy", unit = "m/s" }}]'
+        act = f'act = [{fx}, {{ column = "fy", unit = "anything" }}]'
+        (tmp_path / "mapping.toml").write_text("\n".join([obs, act, *MAPPING.splitlines()[3:]]))
+        logs = musbo.data.read_logs(tmp_path / "home.csv", tmp_path / "mapping.toml")
+        seen.append(logs)
+        return [
+            (each.kind, each.text, each.columns) for each in musbo.data.examine([logs], task) if each.level == "error"
+        ]
+
+    seen: list[musbo.data.Logs] = []
+    ((kind, text, columns),) = found('{ column = "px", unit = "cm" }')
+    assert (kind, columns) == ("other units", ("px",))
+    assert text == "px is in cm, and task pointmass has m there: give its scale and offset in a mapping, or log it in m"
+    assert found('{ column = "px", unit = "cm", scale = 0.01 }') == []
+    np.testing.assert_allclose(seen[-1].batch.obs, batch_of(MADE).obs, rtol=1e-6)
+    assert found('{ column = "px", unit = "K", offset = -273.15 }') == [] == found('{ column = "px", unit = "m" }')
+    home = recorded(tmp_path / "home.musbo", records(MADE), "b", obs=POINT, obs_units=["m", "m", "m/s", "km/h"])
+    (error,) = [each for each in musbo.data.examine([musbo.data.read_logs(home)], task) if each.level == "error"]
+    assert error.what == "velocity in y is in km/h, and task pointmass has m/s there"
+    both = found('{ column = "px", unit = "cm" }', '{ column = "fx", unit = "kN" }')
+    assert [columns for _, _, columns in both] == [("px",), ("fx",)]
+    with pytest.raises(UserError, match="px is in cm, and task pointmass has m there"):
+        musbo.run(task, data=[seen[0]], budget=1, out=tmp_path / "run")
 
 
 def test_files_come_home_on_the_command_line(fresh: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

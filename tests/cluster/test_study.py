@@ -1,5 +1,6 @@
 """What a study is: its cells, its files, and what may be added to it later."""
 
+import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from musbo.algorithms.recipes import ALGORITHMS, PRESETS, Preset, scale
-from musbo.cluster.study import Study, Variant, cells, load, merge, parse, ready, record, recorded, to_toml
+from musbo.cluster.study import VERSION, Study, Variant, cells, load, merge, parse, ready, record, recorded, to_toml
 from musbo.core.errors import UserError
 from musbo.tasks.find import TASKS
 
@@ -105,6 +106,25 @@ def test_more_of_the_same_is_added_and_anything_else_refused(tmp_path: Path):
         with pytest.raises(UserError, match="another"):
             merge(whole, other)
     assert record(out, None) == whole  # nothing was overwritten
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_golden_studies(tmp_path: Path, version: int):
+    """A study's file and its records say what they said; `tests/golden/make_study.py` made them."""
+    hot = Variant("musbo-hot", "musbo", ("--label.alpha", "0.1"))
+    wanted = Study(
+        tasks=("pendulum", "pointmass"),
+        methods=(Variant("bremen", "bremen"), hot),
+        seeds=(3, 4),
+        preset="fast",
+        budgets=(("pointmass", 5, 100), ("pointmass", 2, 1000)),
+        settings=("--episodes", "10"),
+    )
+    shutil.copy(GOLDEN / f"study-v{version}.json", tmp_path / "study.json")
+    assert recorded(tmp_path) == wanted == load(str(GOLDEN / "study.toml"))
 
 
 def test_the_presets_budget_written_out_is_the_same_budget():

@@ -248,6 +248,33 @@ def test_steps_that_are_missing_and_late():
     assert the(checked(batch, **timed(batch, jitter)), "late steps").level == "warning"
 
 
+def test_steps_of_another_interval_than_the_task_declares():
+    batch = clean()
+    half = timed(batch, batch.step * 0.5 + batch.episode * 100.0)
+    for declared in (None, 0.5, 0.53):
+        assert checked(batch, replace(POINT, interval=declared), **half) == []
+    found = the(checked(batch, replace(POINT, interval=1.0), **half), "another interval")
+    assert (found.level, found.row, found.rows) == ("warning", 0, 1000)
+    assert "a step takes 0.5, and the interval of task pointmass is 1 seconds" in found.text
+    assert "another interval" not in kinds(checked(batch, replace(POINT, interval=1.0)))  # nobody knows the times
+
+
+def test_an_interval_that_changes_from_one_log_or_machine_to_the_next():
+    batch = clean()
+    even, slow = (timed(batch, batch.step * t + batch.episode * 100.0) for t in (0.5, 1.0))
+    logs = [
+        replace(from_batch(clean(seed=i), name), **more) for i, (name, more) in enumerate([("a", even), ("b", slow)])
+    ]
+    found = the(examine(logs), "another interval")
+    assert found.source == "b" and "a step takes 1, and 0.5 in a" in found.text
+    machine = (batch.episode % 2).astype(np.int64)
+    both = timed(batch, batch.step * np.where(machine, 1.0, 0.5) + batch.episode * 100.0)
+    found = the(
+        checked(batch, replace(POINT, interval=1.0), **both, machine=machine, machines=("n", "s")), "another interval"
+    )
+    assert found.machines == ("n",) and "a step takes 0.5 on machine n" in found.text
+
+
 def test_a_clock_that_goes_back():
     batch = clean()
     time = batch.step * 0.5 + batch.episode * 100.0
@@ -313,6 +340,21 @@ def test_a_lag_between_action_and_effect(rows: int, seed: int):
     assert found.level == "warning" and found.columns == ("act_0", "act_1")
     assert f"the action of {rows} row" in found.text
     assert "lag" not in kinds(examine([logs], expected=Expected(lag=rows)))
+
+
+@pytest.mark.parametrize(("rows", "history"), [(2, 1), (2, 2), (3, 4), (4, 3), (9, 8), (9, 9)])
+def test_a_lag_that_the_history_of_the_task_covers_is_a_note(rows: int, history: int):
+    task = replace(POINT, history=history)
+    found = the(examine([from_batch(delayed(rows), "log")], task), "lag")
+    assert f"the action of {rows} rows" in found.text
+    if history >= rows:
+        assert found.level == "note" and "which covers it" in found.text
+    else:
+        assert found.level == "warning" and f"needs history = {rows} or more" in found.text
+
+
+def test_without_a_lag_a_history_says_nothing():
+    assert "lag" not in kinds(examine([from_batch(clean(40), "log")], replace(POINT, history=4)))
 
 
 def test_what_an_action_explains_against_least_squares():

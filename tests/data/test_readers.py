@@ -150,6 +150,19 @@ def test_kinds_of_csv(tmp_path: Path, text: str):
     assert batch.act.tolist() == [[0.5], [0.25]] and batch.truncated.tolist() == [False, True]
 
 
+@pytest.mark.parametrize(("late", "wrong"), [("12.5", None), ("off", "must hold numbers")])
+def test_a_csv_whose_end_shows_another_type(tmp_path: Path, late: str, wrong: str | None):
+    """A file is read a part at a time, and its first megabyte holds whole numbers alone."""
+    rows = "".join(f"1,{i},{i % 7},{i % 2}\n" for i in range(120_000))
+    path = csv(tmp_path, f"day,clock,room temp,valve\n{rows}1,120000,{late},0\n")
+    if wrong is None:
+        batch = musbo.read_batch(path, CSV)
+        assert (len(batch), batch.obs[8, 0], batch.next_obs[-1, 0]) == (120_000, 1.0, 12.5)
+        return
+    with pytest.raises(UserError, match=wrong):
+        musbo.read_batch(path, CSV)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -174,6 +174,8 @@ def test_a_flipped_bit_is_found(tmp_path_factory: pytest.TempPathFactory, at: in
         ({"obs": "xy"}, "must list the names of obs"),
         ({"act": [1]}, "must list the names of act"),
         ({"obs": ["x"] * 20_000}, "must list the names of obs"),
+        ({"obs_units": ["m"]}, "as many units of obs as names"),
+        ({"act_units": [1]}, "as many units of act as names"),
         ({"version": 2}, "written by a newer musbo"),
         ({"format": "other"}, "is a 'other' file"),
     ],
@@ -280,7 +282,7 @@ while True:
 def killed(bundle: Path, path: Path, times: int) -> None:
     """What was acknowledged is in the file, but for the step under way; over many restarts on one file."""
     draw = random.Random(0)
-    before = 0
+    before = lost = 0
     for _ in range(times):
         child = subprocess.Popen([sys.executable, "-I", "-c", CHILD, bundle, path], stdout=subprocess.PIPE)
         assert child.stdout is not None and child.stdout.read(1) == b"."
@@ -291,7 +293,9 @@ def killed(bundle: Path, path: Path, times: int) -> None:
         child.wait()
         rows = open_table(path).read(["obs_0"]).num_rows
         assert acted - 1 <= rows - before <= acted
+        lost += acted - (rows - before)
         before = rows
+    print(json.dumps({"kills": times, "records": before, "lost": lost}))
     assert before > times
 
 

@@ -27,6 +27,8 @@ USUAL = np.asarray(NORMALISER.mean)
 REST = [0.0, 1.0, 0.0]
 """The constant fallback."""
 SOURCES, REASONS = "source", "reason"
+OWN = (runtime.COUNTS, runtime.LATCH)
+"""What a runtime keeps beside a bundle."""
 
 
 class Clock:
@@ -46,13 +48,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start(bundle: Path, tmp_path: Path):
-    """A runtime of a fresh copy of the bundle, with these limits."""
+    """A runtime of a fresh copy of the bundle, with these limits; the clock of the machine counts where they say so."""
 
     def begin(limits: dict[str, Any] | None = None, **more: Any) -> Runtime:
         place = tmp_path / "b"
         if not place.exists():
-            shipped.write(place, {path.name: path.read_bytes() for path in bundle.iterdir()})
-        (place / "limits.toml").write_text(limits_text(limits or {}))
+            shipped.write(place, {path.name: path.read_bytes() for path in bundle.iterdir() if path.name not in OWN})
+        (place / "limits.toml").write_text(limits_text({"stale": None, "late": None} | (limits or {})))
         more = {"fallback": REST, "explore": False, "seed": 0} | more
         return Runtime(place, **more)
 
@@ -194,6 +196,16 @@ def test_the_fallback_steers_without_a_jump_and_hands_back(start, tmp_path: Path
         assert column(path, SOURCES)[30:60] == ["fallback"] * 30
 
 
+def test_what_is_stale_and_late_follows_from_the_interval(bundle: Path):
+    """Twice the interval of 0.5 seconds, where the site sets no limit."""
+    clock = Clock()
+    with Runtime(bundle, fallback=REST, explore=False, clock=clock) as controller:
+        for pause, age, reason in ((0.5, 0.1, ""), (0.9, 0.9, ""), (1.1, 0.1, "late"), (0.5, 1.1, "stale")):
+            clock.now += pause
+            controller.act(USUAL, time=clock.now - age)
+            assert controller.reason == reason
+
+
 def test_the_same_measurement_twice_is_stale(start):
     clock = Clock()
     with start(clock=clock) as controller:
@@ -267,6 +279,66 @@ def test_a_latch_that_cannot_be_written_holds_and_says_so(start):
         assert "steps of the fallback" in controller.latched or "step of the fallback" in controller.latched
         assert "not written to latched.json" in controller.latched
         np.testing.assert_allclose(controller.act(USUAL), REST)
+
+
+def test_a_restart_is_no_reset_of_the_counts(start):
+    """Each process sees fewer bad steps than would latch it, and spends less than the budget."""
+    bad, limits = np.full(OBS, np.nan), {"fallbacks": 5, "cost": 2.5}
+    for number in range(2):
+        with start(limits) as controller:
+            assert controller.fallbacks == 2 * number and not controller.latched
+            for obs in (bad, USUAL, bad):
+                controller.act(obs)
+    with start(limits) as controller:
+        controller.act(bad)
+        assert "5 steps of the fallback" in controller.latched
+        controller.reset()
+    for spent in range(2):
+        with start(limits) as controller:
+            assert (controller.fallbacks, controller.spent) == (0, spent) and not controller.latched
+            controller.act(USUAL, cost=1.0)
+    with start(limits) as controller:
+        controller.act(USUAL, cost=1.0)
+        assert "above the budget of 2.5" in controller.latched
+        controller.reset()
+    with start(limits) as controller:
+        assert (controller.fallbacks, controller.spent, controller.latched) == (0, 0.0, "")
+
+
+def test_counts_are_those_of_one_bundle_and_of_steps_that_acted(start, tmp_path: Path):
+    bad = np.full(OBS, np.nan)
+    with start({"fallbacks": 5}) as controller:
+        controller.act(bad)
+    with start({"fallbacks": 5}, shadow=True) as controller:
+        controller.act(bad)
+    with start({"fallbacks": 5}) as controller:
+        assert controller.fallbacks == 1
+    counts = tmp_path / "b" / "counts.json"
+    counts.write_text(json.dumps(json.loads(counts.read_text()) | {"bundle": "another"}))
+    with start({"fallbacks": 5}) as controller:
+        assert controller.fallbacks == 0
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"bundle": %s}', '{"bundle": %s, "fallbacks": "2", "spent": 0}'])
+def test_counts_that_cannot_be_read_latch(start, tmp_path: Path, text: str):
+    with start() as controller:
+        known = json.dumps(controller.bundle.id)
+    (tmp_path / "b" / "counts.json").write_text(text.replace("%s", known))
+    with start() as controller:
+        assert "counts.json cannot be read" in controller.latched
+        np.testing.assert_allclose(controller.act(USUAL), REST)
+
+
+def test_counts_that_cannot_be_written_are_tried_again(start, tmp_path: Path):
+    bad, counts = np.full(OBS, np.nan), tmp_path / "b" / "counts.json"
+    with start({"fallbacks": 5}) as controller:
+        counts.mkdir()
+        controller.act(bad)
+        assert "counts.json cannot be written" in controller.uncounted and not controller.latched
+        counts.rmdir()
+        controller.act(USUAL)
+        assert controller.uncounted == "" and json.loads(counts.read_text())["fallbacks"] == 1
+    assert sorted(path.name for path in counts.parent.iterdir() if path.suffix == ".part") == []
 
 
 # Shadow, and what others did
@@ -346,6 +418,22 @@ def test_a_recording_goes_on_after_a_restart(start, tmp_path: Path):
         start(record=path)
 
 
+def test_a_new_recording_is_in_a_folder_that_is_on_the_disk(start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A power cut takes away a file whose folder was never synced, records and all."""
+    place, real, synced = tmp_path / "records", os.fsync, []
+    place.mkdir()
+
+    def fsync(file: int) -> None:
+        synced.append(os.path.samestat(os.fstat(file), os.stat(place)) and (place / "r.musbo").stat().st_size > 0)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for new in (True, False):
+        start(record=place / "r.musbo").close()
+        assert any(synced) == new
+        synced.clear()
+
+
 def test_a_full_disk_hands_over_to_the_fallback_and_control_goes_on(
     start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -389,7 +477,7 @@ def test_limits_in_toml(start, bundle: Path, tmp_path: Path):
     path.write_text('# of line 3\nchange = [\n  0.1, 0.2,  # slow\n  3.0,\n]\nlate = 2.5\nnoise = "off"\r\n')
     found = Runtime(bundle, fallback=REST, limits=path).limits
     assert found["change"] == [0.1, 0.2, 3.0] and found["late"] == 2.5
-    assert found["stale"] is None and found["noise"] is None
+    assert found["stale"] == 1.0 and found["noise"] is None
     for text, message in (
         ("late = 2\nchange = ", "line 2: change must be a number"),
         ("change = [1, 2", "line 1: the list of change has no end"),

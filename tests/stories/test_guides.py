@@ -142,6 +142,31 @@ def test_the_guide_of_the_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     follow([*again, *small])
 
 
+def test_the_tutorial_of_a_campaign_on_the_command_line(site: Path):
+    """What its Python makes, the task, the logs and the machine, is what its commands are for."""
+    tutorial = "../tutorials/first-campaign.md"
+    machine, controller, task, _, _, week, *_ = blocks(tutorial, "python")
+    exec(machine + controller + task, names := {})
+    logs = musbo.data.from_dataframe(
+        names["frame"], obs=["water", "inflow"], act=["power"], reward="reward", episode="day", time="step"
+    )
+    musbo.write_batch("logs.parquet", logs.batch)
+    Path("tank.py").write_text(task.replace("task = ", "TASK = "))
+    every = commands(tutorial)
+    assert [words[1] for words in every] == ["check", "new", "train", "export", "ingest", "status"]
+    for words in every:
+        if words[1] == "ingest":
+            names["bundle"] = musbo.Campaign("campaigns/tank", trust_task=True).export()
+            with (
+                pytest.MonkeyPatch.context() as patch
+            ):  # the block adds the folder of the bundle, whose runtime is loaded
+                patch.setattr(sys, "path", [*sys.path])
+                patch.delitem(sys.modules, "runtime", raising=False)
+                exec(week, names)
+        follow(words)
+    assert musbo.Campaign("campaigns/tank", trust_task=True).status().summary.deployed == 2
+
+
 def test_the_guide_of_historians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     shown = blocks("historian-csv.md", "text")[0]

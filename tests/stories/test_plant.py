@@ -3,17 +3,22 @@
 And a reward function that changes between two visits is noticed.
 """
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import musbo
 from musbo.campaign.events import Amended
 from musbo.campaign.field_campaign import Campaign
+from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, make_batch
+from musbo.data.readers.recording import recording_header
 from musbo.field.runtime import Runtime
 from musbo.tasks.task import Task
 from tests.stories import tiny
@@ -86,7 +91,7 @@ def deploy(bundle: Path, recording: Path) -> Path:
     return recording
 
 
-def test_from_the_file_to_the_field_and_back(tmp_path: Path):
+def test_from_the_file_to_the_field_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "plant.toml").write_text(PLANT)
     campaign = Campaign.new(
         str(tmp_path / "plant.toml"), data=[logs()], preset="quick", budget=3, batch_size=60, method=tiny.method(),
@@ -103,14 +108,25 @@ def test_from_the_file_to_the_field_and_back(tmp_path: Path):
     margin = np.ptp(data.obs) + data.obs.std()
     assert limits["obs_low"] == [0.0] and data.obs.min() - margin < 0  # the file says what is possible
     assert limits["obs_high"] == pytest.approx([min(3.0, data.obs.max() + margin)])
+    assert limits["stale"] == limits["late"] == 1.0  # two intervals
     assert "one every 0.5 seconds" in (made.folder / "README.md").read_text()
-    came = campaign.ingest([deploy(made.folder, tmp_path / "r.musbo")], accept=True)
+    recording = deploy(made.folder, tmp_path / "r.musbo")
+    header = recording_header(recording, "it")
+    assert (header["obs"], header["obs_units"], header["act_units"]) == (["level"], ["m"], ["", ""])
+    came = campaign.ingest([recording], accept=True)
     assert (came.round, came.transitions) == (2, 60)
+    assert "the interval of task basin is 0.5 seconds" in " ".join(each.text for each in came.findings)  # no clock here
     campaign.train()
     assert campaign.next.verb == "export" and campaign.export().id != made.id
     assert musbo.load_policy(tmp_path / "campaign").obs_size == 1 + 2 * (1 + 2)
-    shown = {each.name for each in campaign.status().summary.deployments[-1].diagnostics}
-    assert {"learned_reward_apart", "learned_reward_correlation"} <= shown
+    shown = campaign.status().learned
+    assert [each.name for each in shown] == ["learned_reward_apart", "learned_reward_correlation"]
+    assert main(["status", str(campaign.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["learned"] == {each.name: each.value for each in shown}
+    assert main(["status", str(campaign.folder)]) == 0
+    out = capsys.readouterr().out
+    assert "learned reward against recorded, on held-out real data: " in out
+    assert "correlation of the learned reward, on held-out real data: " in out
 
 
 def test_the_first_round_without_data_knows_what_the_file_says(tmp_path: Path):
@@ -160,9 +176,89 @@ def test_a_reward_that_changed_is_noticed_and_wants_amend(tmp_path: Path):
     assert amended.verify().problems == ()
 
 
+@pytest.mark.parametrize("at", ["declared", "brought", "home"])
+def test_a_reward_that_changed_in_one_corner_is_noticed(tmp_path: Path, at: str):
+    """Far from what is usual: at the end of a declared range, or where one transition was."""
+    low, high = ((0.0,), (300.0,)) if at == "declared" else ((), ())
+    task = Task("basin", 1, 2, (-1.0, 0.0), (1.0, 4.0), 20, reward=_before, obs_low=low, obs_high=high)
+    spiked, corner = logs(), 250.0
+    if at != "declared":
+        corner = 80.0
+        spiked.obs[7], spiked.next_obs[6] = 81.0, 81.0
+    brought = spiked if at == "brought" else logs()
+    brought = replace(brought, reward=-np.abs(brought.next_obs[:, 0] - 1.5))
+    campaign = Campaign.new(
+        task, data=[brought], algo="bc", preset="quick", budget=3, batch_size=60, out=tmp_path / "campaign"
+    )
+    if at == "home":
+        campaign.train()
+        bundle = campaign.export()
+        campaign.ingest([replace(spiked, reward=-np.abs(spiked.next_obs[:, 0] - 1.5))], bundle=bundle.id, accept=True)
+    now = replace(task, reward=lambda o, a, n: jnp.where(n[0] > corner, 0.0, _before(o, a, n)))
+    where = {"declared": "made-up transitions", "brought": "of deployment 1", "home": "of deployment 2"}[at]
+    changed = Campaign(campaign.folder, task=now)
+    with pytest.raises(UserError, match=f"gives other values.*{where}.*musbo amend .* --reward"):
+        changed.train()
+    changed.amend(reward=True)
+    with pytest.raises(UserError, match=f"gives other values.*{where}"):
+        campaign.train()
+    changed.train()
+    assert changed.verify().problems == ()
+
+
 def _before(obs, act, next_obs):
     return -abs(next_obs[0] - 1.5)
 
 
 def _after(obs, act, next_obs):
     return -abs(next_obs[0] - 1.0)
+
+
+BELOW = "def reward(obs, act, next_obs):\n    return -abs(next_obs[0] - 1.5)\n"
+
+
+def test_a_copy_on_another_machine_needs_no_other_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The TOML file and the Python that it names are kept, in the version that counts; nothing runs without a word."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    (here / "plant.toml").write_text(PLANT.replace('"learned"', '"reward.py:reward"'))
+    (here / "reward.py").write_text(BELOW)
+    Campaign.new(
+        str(here / "plant.toml"), data=[logs()], algo="bc", preset="quick", budget=3, batch_size=60,
+        out=here / "campaign",
+    )  # fmt: skip
+    shutil.copytree(here / "campaign", there / "campaign")
+    left = there / ".other.0123456789abcdef.new"  # by a process that was killed
+    shutil.copytree(here / "campaign", left)
+    Campaign.new(str(here / "plant.toml"), algo="bc", preset="quick", budget=1, batch_size=60, out=there / "other")
+    assert not left.exists()
+    shutil.rmtree(here)
+    with pytest.raises(UserError, match=f"{there}.*Python code, reward.py:reward.*--trust-task"):
+        Campaign(there / "campaign").train()
+    campaign = Campaign(there / "campaign", trust_task=True)
+    campaign.train()
+    assert "file of the task has changed" not in capsys.readouterr().err
+    # Another version is kept beside the first one, whatever its file is called.
+    (there / "new.toml").write_text(PLANT.replace('"learned"', '"own.py:reward"'))
+    (there / "own.py").write_text(BELOW.replace("1.5", "1.0"))
+    Campaign(campaign.folder, task=str(there / "new.toml")).amend(reward=True)
+    (there / "new.toml").unlink()
+    (there / "own.py").unlink()
+    with campaign._opened() as runner:
+        np.testing.assert_allclose(runner.batch(1).reward, -np.abs(logs().next_obs[:, 0] - 1.0), rtol=1e-5)
+    kept = sorted((campaign.folder / "task").glob("*/*.py"))
+    assert [path.name for path in kept] in (["reward.py", "own.py"], ["own.py", "reward.py"])
+    for path in kept:
+        path.write_text(BELOW.replace("1.5", "2.0"))
+    with pytest.raises(UserError, match="is not what was kept of the task"):
+        campaign.train(again=True)
+
+
+def test_python_of_another_folder_cannot_be_kept(tmp_path: Path):
+    (tmp_path / "reward.py").write_text(BELOW)
+    (tmp_path / "inner").mkdir()
+    place = tmp_path / "inner" / "plant.toml"
+    place.write_text(PLANT.replace('"learned"', '"../reward.py:reward"'))
+    with pytest.raises(UserError, match=r"names \.\./reward.py: put it into the same folder"):
+        Campaign.new(str(place), preset="quick", budget=1, batch_size=60, out=tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def test_what_was_called_back_is_refused(campaign: Campaign, tmp_path: Path):
     recording = deploy(campaign.export().folder, tmp_path / "monday.musbo", 1)
     first = campaign.export().id
     campaign.withdraw(2)
-    assert campaign.status().rounds[1].called_back == 1 and campaign.status().rounds[1].state == "candidate"
+    assert campaign.status().rounds[1].called_back == 1 and campaign.status().rounds[1].state == "withdrawn"
     with pytest.raises(UserError, match="called back from round 2: if it ran after all, `musbo export .* --bundle"):
         campaign.ingest([recording], accept=True)
     with pytest.raises(UserError, match="nothing to call back"):
@@ -202,6 +203,98 @@ def test_what_was_called_back_is_refused(campaign: Campaign, tmp_path: Path):
         campaign.ingest([recording], accept=True)
     assert campaign.export(bundle=first).id == first  # it ran after all
     assert campaign.ingest([recording], accept=True).transitions == 100
+
+
+def test_a_withdrawn_round_is_shown_with_its_reason_and_costs_nothing(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+):
+    before = campaign.status().summary
+    assert main(["withdraw", str(campaign.folder), "2", "--reason", "the valve sticks"]) == 0
+    assert "what left for it was called back" in capsys.readouterr().out
+    said = campaign.status()
+    (back,) = said.rounds[1].withdrawals
+    assert said.rounds[1].state == "withdrawn" and back.reason == "the valve sticks"
+    assert (said.summary.deployed, said.summary.transitions) == (before.deployed, before.transitions)
+    when = datetime.fromtimestamp(back.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    assert main(["status", str(campaign.folder)]) == 0
+    out = capsys.readouterr().out
+    sentence = f"round 2 was withdrawn on {when}, and nothing was spent: the valve sticks"
+    assert "withdrawn" in out and sentence in out
+    assert main(["status", str(campaign.folder), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["rounds"][1]["withdrawals"] == [{"time": back.time, "reason": "the valve sticks"}]
+    assert (shown["deployed"], shown["next_step"]) == (1, "export")
+    assert main(["history", str(campaign.folder)]) == 0
+    assert "called back, and nothing is spent: the valve sticks" in capsys.readouterr().out
+    written = musbo.report(campaign.folder, film=False)
+    page = Path(written.page).read_text()
+    assert f"R{sentence[1:]}." in page and "<td>withdrawn</td>" in page
+
+    # It is open: what follows decides what it is.
+    campaign.judge(False, "too bold")
+    assert campaign.status().rounds[1].state == "gated"
+    campaign.judge(True, "calm after all")
+    campaign.export()
+    assert campaign.status().rounds[1].state == "exported"
+    campaign.judge(False, "too bold, seen too late")
+    campaign.abandon(2)
+    row = campaign.status().rounds[1]
+    assert (row.state, row.withdrawals[1].reason) == ("withdrawn", "it never ran")
+    assert campaign.status().summary.deployed == 1
+    assert campaign.next.verb == "train" and "NO-GO" in campaign.next.text
+
+
+def test_looking_says_what_comes_next_too(campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder, sent = str(campaign.folder), campaign.export()
+
+    def said(*words: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main([*words]) == code
+        return capsys.readouterr().out
+
+    text = campaign.next.text
+    for words in (["history", folder], ["verify", folder]):
+        assert f"next: {text}" in said(*words)
+    shown = json.loads(said("history", folder, "--json"))
+    assert (shown["next_step"], shown["next"]) == ("ingest", text)
+    assert [each["kind"] for each in shown["events"]][:2] == ["created", "collected"]
+    shown = json.loads(said("verify", folder, str(sent.archive), "--json"))
+    assert (shown[folder]["next_step"], shown[folder]["next"]) == ("ingest", text)
+    assert "as its README.md says" in shown[str(sent.archive)]["next"]
+    shutil.copytree(folder, tmp_path / "copy")
+    campaign.withdraw(2)
+    assert "next:" not in said("verify", folder, str(tmp_path / "copy"))  # where they part, that is what comes first
+
+    campaign = Campaign(tmp_path / "copy")
+    file = str(deploy(sent.folder, tmp_path / "monday.musbo", 1))
+    words = ["check", file, "--campaign", str(campaign.folder)]
+    warned = any(finding.level == "warning" for seen in campaign.check([file]).seen for finding in seen.findings)
+    bring = f"bring them home: `musbo ingest {campaign.folder} {file}{' --accept' * warned}`"
+    assert bring in said(*words).splitlines()[-1]
+    shown = json.loads(said(*words, "--json"))
+    assert shown["next_step"] == "ingest" and bring in shown["next"] and shown["logs"][0]["transitions"] == 100
+    stranger = str(deploy(sent.folder, tmp_path / "short.musbo", 1, steps=1, episodes=1))
+    assert "correct what is wrong" in said("check", stranger, "--campaign", str(campaign.folder), code=2)
+    campaign.ingest([file], accept=True)
+    assert json.loads(said(*words, "--json"))["next"] == campaign.next.text
+    assert "next: give --task" in said("check", file)
+    assert f"`musbo new pointmass --data {file}`" in said("check", file, "--task", "pointmass")
+
+
+def test_a_bundle_and_a_campaign_are_verified_from_python(campaign: Campaign):
+    sent = campaign.export()
+    for place in (campaign.folder, str(campaign.folder), sent.folder, sent.archive):
+        found = musbo.verify(place)
+        assert isinstance(found, musbo.Verified) and found.problems == ()
+    assert musbo.verify(campaign.folder) == campaign.verify()
+    (sent.folder / "policy.h").write_text("/* another */")
+    assert "policy.h is not what was exported" in musbo.verify(sent.folder).problems[0]
+    (policy, *_) = (campaign.folder / "store").glob("*.safetensors")
+    policy.write_bytes(policy.read_bytes()[:-1])
+    assert "is damaged" in musbo.verify(campaign.folder).problems[0]
+    (campaign.folder / "ledger.sqlite").write_bytes(b"nothing")
+    with pytest.raises(UserError):
+        musbo.verify(campaign.folder)
 
 
 def test_errors_and_warnings_change_nothing(campaign: Campaign, tmp_path: Path):
@@ -242,6 +335,37 @@ def test_copies_that_went_on_apart_are_found_out(sent: Path, tmp_path: Path, cap
     other.ingest([stranger], accept=True)
 
 
+def test_a_recording_belongs_to_the_copy_that_exported_its_bundle(sent: Path, tmp_path: Path):
+    """Copied while nothing was in the field: what left one of the two comes home there, and nowhere else."""
+    original = copy(sent, tmp_path / "original")
+    original.withdraw(2)
+    moved = copy(original.folder, tmp_path / "moved")
+    first = deploy(moved.export().folder, tmp_path / "moved.musbo", 1)
+    with pytest.raises(UserError, match="never left this campaign, though it knows"):
+        original.ingest([first], accept=True)
+    original.export(limits={"noise": 0.1})  # it goes on by itself, with another bundle
+    other = deploy(original.export(limits={"noise": 0.1}).folder, tmp_path / "original.musbo", 2)
+    for home, own, strange in ((moved, first, other), (original, other, first)):
+        before = home.history()
+        with pytest.raises(UserError, match="never left this campaign, though it knows the campaign up to event"):
+            home.ingest([strange], accept=True)
+        (seen,) = home.check([strange]).seen
+        assert [each.kind for each in seen.findings if each.level == "error"] == ["another bundle"]
+        assert home.history() == before
+        assert home.ingest([own], accept=True).transitions == 100
+        with pytest.raises(UserError, match="a copy that went on by itself exported it, so ingest it there"):
+            home.ingest([strange], accept=True)
+        home.train()
+    # What leaves from now on follows an event that the other never had.
+    third = {each.folder.name: deploy(each.export().folder, tmp_path / f"{each.folder.name}-3.musbo", 3)
+             for each in (moved, original)}  # fmt: skip
+    for home, strange in ((moved, third["original"]), (original, third["moved"])):
+        with pytest.raises(UserError, match="no event here has this hash.*copy of this one that went on"):
+            home.ingest([strange], accept=True)
+        assert home.ingest([third[home.folder.name]], accept=True).round == 3
+        assert home.verify().problems == ()
+
+
 def test_another_candidate_takes_the_place_of_the_first(campaign: Campaign):
     first = campaign.export()
     campaign.train(again=True, settings={"updates": 2})
@@ -267,6 +391,18 @@ def test_the_budget_and_the_limits_can_be_amended(campaign: Campaign):
     limits = Runtime(campaign.export(limits={"noise": 0.1}).folder, fallback=[0, 0]).limits
     assert limits["change"] == [0.25, 0.25] and limits["noise"] == [0.1, 0.1]
     assert campaign.status().summary.settings.budget == 5
+
+
+def test_limits_are_amended_one_by_one(campaign: Campaign):
+    campaign.amend(limits={"change": 0.25, "low": [-0.5, -1.0], "stale": 2.0})
+    before = campaign.history()
+    with pytest.raises(UserError, match="the constant fallback must lie within low and high"):
+        campaign.amend(limits={"fallback": [-0.8, 0.0]})  # against the limit of before
+    assert campaign.history() == before
+    campaign.amend(limits={"noise": 0.1, "stale": "off"})
+    limits = Runtime(campaign.export().folder, fallback=[0, 0]).limits
+    assert (limits["change"], limits["low"], limits["noise"]) == ([0.25, 0.25], [-0.5, -1.0], [0.1, 0.1])
+    assert limits["stale"] is None
 
 
 def test_another_reward_wants_an_amendment_and_another_policy(sent: Path, tmp_path: Path):
@@ -501,6 +637,17 @@ def test_a_run_in_a_simulator_is_no_campaign_in_the_field(tmp_path: Path):
     folders.create(tmp_path / "run", tiny.settings())
     with pytest.raises(UserError, match="field is a simulator"):
         Campaign(tmp_path / "run")
+
+
+def test_a_campaign_in_the_field_is_not_resumed(sent: Path, capsys: pytest.CaptureFixture[str]):
+    """Its verbs are others, and the sentence names the one that comes next."""
+    before = Campaign(sent).history()
+    assert main(["resume", str(sent)]) == 2
+    said = capsys.readouterr().err
+    assert "musbo train, export, ingest" in said and f"musbo ingest {sent}" in said and "Traceback" not in said
+    with pytest.raises(UserError, match="from Python: musbo.Campaign"):
+        musbo.resume(sent)
+    assert Campaign(sent).history() == before
 
 
 def test_the_golden_campaign_opens_and_goes_on(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from musbo.campaign.settings import load_task, require_trusted, task_for, task_in, task_name
@@ -9,6 +10,7 @@ from musbo.core.errors import UserError
 from musbo.field.find import find_task
 from musbo.tasks.find import digest
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "plant-v1"
 PLANT = """name = "boiler"
 interval = 5.0
 episode_steps = 288
@@ -46,6 +48,19 @@ def test_what_it_says_is_the_task(tmp_path: Path):
     assert (task.obs_low, task.obs_high, task.interval, task.episode_steps) == ((0.0,), (200.0,), 5.0, 288)
     assert task.reward == "learned" and task.terminated is None and task.simulator is None and task.history == 0
     assert find_task(written(tmp_path, PLANT.replace("interval = 5.0", "history = 4"))).history == 4
+
+
+def test_the_golden_file_says_what_it_said():
+    task = find_task(str(GOLDEN / "plant.toml"))
+    assert (task.name, task.interval, task.history, task.episode_steps) == ("boiler", 5.0, 4, 288)
+    assert (task.obs_names, task.obs_units) == (("temperature", "load"), ("°C", ""))
+    assert (task.obs_low, task.obs_high) == ((0.0, -1000.0), (200.5, 1000.0))
+    assert (task.act_names, task.act_units) == (("valve", "fan"), ("%", ""))
+    assert (task.act_low, task.act_high, task.act_change) == ((0.0, -1.0), (100.0, 1.0), (5.0, None))
+    assert callable(task.reward) and callable(task.terminated)
+    hot, cold = np.array([151.0, 0.0]), np.array([150.0, 0.0])
+    assert task.reward(cold, np.array([8.0, 1.0]), hot) == 147.0  # type: ignore[arg-type]
+    assert task.terminated(hot) and not task.terminated(cold)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

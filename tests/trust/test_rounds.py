@@ -1,5 +1,6 @@
 """A campaign in the field whose processes are killed, run out of disk or meet each other."""
 
+import json
 import os
 import re
 import shutil
@@ -47,7 +48,7 @@ def test_two_hundred_kills(tmp_path: Path, algo: str, wanted: int):
         shutil.rmtree(other)
         shutil.rmtree(field)
     storm.close()
-    print(algo, dict(where.most_common()))
+    print(json.dumps({"method": algo, "kills": where}))
     verbs = {name.partition(",")[0] for name in where}
     assert algo != "bc" or {"new", "export", "amend", "ingest", "train"} <= verbs
     assert any("ledger" in name for name in where)
@@ -156,7 +157,7 @@ def test_two_processes_at_once(tmp_path: Path):
 def test_two_processes_at_once_for_a_hundred_rounds(tmp_path: Path):
     campaign = ready_for(tmp_path / "campaign", 100)
     heard = race(campaign.folder, tmp_path, 100)
-    print(dict(heard))
+    print(json.dumps({"rounds": 100, "answers": heard}))
     assert heard["told"] > 50
     raced(campaign.folder, 100)
 
@@ -213,5 +214,7 @@ def test_every_verb_on_a_disk_that_is_full(small_disk: Path, tmp_path: Path, cap
         assert main(words) == 0 or words[0] == "new"  # which may have been done
         assert Campaign(folder).verify().problems == ()
     status = Campaign(folder).status()
+    # Beside what `capsys` holds: it is seen with -s alone.
+    print(json.dumps({"verbs": len(verbs), "tries": 3 * len(verbs), "refused": refused}), file=sys.__stdout__)
     assert refused >= len(verbs) and status.next.verb == "done"
     assert [each.state for each in status.rounds] == ["returned"] and status.summary.transitions == 100

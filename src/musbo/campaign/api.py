@@ -22,8 +22,9 @@ from musbo.campaign.changes import changed
 from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
 from musbo.campaign.events import Episodes
 from musbo.campaign.news import Observer, unobserved
+from musbo.campaign.rounds import what_next
 from musbo.campaign.settings import Campaign, campaign, default_folder, load_task
-from musbo.campaign.summary import Summary
+from musbo.campaign.summary import Summary, read_status
 from musbo.core import serial
 from musbo.core.compilation import keep_compiled
 from musbo.core.errors import UserError
@@ -126,6 +127,11 @@ def resume(
     """
     keep_compiled()
     folder = given(folder)
+    if (now := read_status(folder)).field:
+        raise UserError(
+            f"{folder} is a campaign in the field, whose verbs are musbo train, export, ingest, and others that `musbo "
+            f"--help` lists (from Python: musbo.Campaign). What comes next: {what_next(now, folder).text}."
+        )
     summary = runner.advance(folder, observe, _given(task), checkpoint_seconds, trust_task)
     return Result(folder, summary, load_policy(folder))
 

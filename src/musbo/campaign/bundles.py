@@ -127,7 +127,7 @@ def require_limits(shape: TaskShape, limits: Mapping[str, Any]) -> None:
     """Refuse limits that no bundle of a campaign could have."""
     anywhere = (np.full(shape.obs_size, -ANY, np.float32), np.full(shape.obs_size, ANY, np.float32))
     bounds = (np.asarray(shape.act_low, np.float32), np.asarray(shape.act_high, np.float32))
-    merged(bounds, anywhere, shape.act_change, limits)
+    merged(bounds, anywhere, shape.act_change, shape.interval, limits)
 
 
 def make(run: Path, limits: Mapping[str, Any], leaving: Leaving | None = None, policy: str | None = None) -> Made:

@@ -26,6 +26,16 @@ from musbo.core.fields import misfit
 from musbo.core.registry import stored
 
 
+@stored("campaign/probed")
+@dataclass(frozen=True)
+class Probed:
+    """What the task's functions give for some transitions of a batch: whether they are the same later."""
+
+    rows: tuple[int, ...]
+    values: tuple[tuple[float, ...], ...]
+    """Of each function: the reward and the termination, as far as they are given."""
+
+
 @stored("campaign/brought")
 @dataclass(frozen=True)
 class Brought:
@@ -38,6 +48,7 @@ class Brought:
     transitions: int
     cautions: tuple[str, ...] = ()
     """What is odd about it."""
+    probed: Probed | None = None
 
 
 @stored("event/created")
@@ -127,6 +138,8 @@ class Collected:
     """SHA-256 of the files that came home."""
     bundles: tuple[str, ...] = ()
     """The bundles that made them, where they say so."""
+    probed: Probed | None = None
+    """None where no function of the task is the user's, and in campaigns from before it was kept."""
 
 
 @stored("event/trained")
@@ -257,6 +270,8 @@ class Exported:
 class Withdrawn:
     """The exported bundles of this deployment will not be used: nothing is spent."""
 
+    reason: str = ""
+
 
 @stored("event/abandoned")
 @dataclass(frozen=True)
@@ -275,11 +290,13 @@ class Amended:
 
     budget: int | None = None
     limits: str | None = None
-    """As JSON."""
+    """All that count from now on, as JSON."""
     task: TaskShape | None = None
     """With another reward function: its task."""
     task_digest: str | None = None
     task_values: tuple[float, ...] = ()
+    probed: tuple[Probed, ...] = ()
+    """Of every batch so far."""
     reason: str = ""
 
 

@@ -19,19 +19,22 @@ from musbo.campaign import bundles, homecoming, settings
 from musbo.campaign.api import start
 from musbo.campaign.bundles import Bundle, Leaving, Made
 from musbo.campaign.changes import changed
-from musbo.campaign.events import Abandoned, Amended, Event, Exported, Judged, Trained, Withdrawn
+from musbo.campaign.events import Abandoned, Amended, Created, Event, Exported, Judged, Trained, Withdrawn
 from musbo.campaign.history import parting
 from musbo.campaign.homecoming import Checked, Home
+from musbo.campaign.kept_task import files_to_keep, keep, task_place
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.news import Observer, unobserved
 from musbo.campaign.places import LEDGER
 from musbo.campaign.rounds import Next, Round, rounds, what_next
 from musbo.campaign.runner import CHECKPOINT_SECONDS, Runner, advance, looked_at, opened
-from musbo.campaign.settings import shape_of
+from musbo.campaign.same_functions import probed_again
+from musbo.campaign.settings import shape_of, task_name
 from musbo.campaign.status import Status
 from musbo.campaign.summary import Summary, read_status, summary
 from musbo.campaign.verify import Verified, verify
 from musbo.core.compilation import keep_compiled
+from musbo.core.diagnostics import Diagnostic
 from musbo.core.errors import UserError
 from musbo.core.inside import given
 from musbo.core.plain import plain
@@ -40,8 +43,9 @@ from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 from musbo.data.mapping import Mapping as ColumnMapping
 from musbo.field.bundle import zip_bytes
-from musbo.field.dry_run import values_of
+from musbo.field.dry_run import probe_values
 from musbo.field.find import find_task
+from musbo.learning.learned import STAGE as LEARNED
 from musbo.tasks.find import digest
 from musbo.tasks.task import Task
 
@@ -68,9 +72,19 @@ class FieldStatus:
     rounds: tuple[Round, ...]
     next: Next
 
+    @property
+    def learned(self) -> tuple[Diagnostic, ...]:
+        """How far a learned reward and a learned termination agree with real data that the newest models were not
+        fitted on; empty where both are functions."""
+        newest = [each.training for each in self.summary.deployments if each.training][-1:]
+        every = [shown for training in newest for shown in training.findings.diagnostics]
+        return tuple(shown for shown in every if shown.name.startswith(f"{LEARNED}_"))
+
     def plain(self) -> dict[str, Any]:
         """As JSON: what `musbo status --json` prints."""
-        return {**self.summary.plain(), "rounds": plain(list(self.rounds)), **self.next.plain()}
+        learned = {shown.name: shown.value for shown in self.learned}
+        rounds = plain(list(self.rounds))
+        return {**self.summary.plain(), "learned": learned, "rounds": rounds, **self.next.plain()}
 
 
 class Campaign:
@@ -82,6 +96,7 @@ class Campaign:
 
     def __init__(self, folder: str | Path, *, task: str | Task | None = None, trust_task: bool = False) -> None:
         self.folder = given(folder)
+        self._named = task_name(task) if isinstance(task, str) else None
         self._task, self._trust = find_task(task) if isinstance(task, str) else task, trust_task
         if not read_status(self.folder).field:
             raise UserError(
@@ -340,9 +355,9 @@ class Campaign:
             event = homecoming.take(runner, every, found, said)
             return Ingested(d, event.transitions, again=False, findings=tuple(found))
 
-    def withdraw(self, number: int) -> None:
+    def withdraw(self, number: int, *, reason: str = "") -> None:
         """The bundles that left for this round will not be used: nothing is spent, and it can be exported anew."""
-        self._close(number, Withdrawn())
+        self._close(number, Withdrawn(reason.strip()))
 
     def abandon(self, number: int, *, spent: str | None = None) -> None:
         """No data of this round will come home. `spent` says why, if the bundle ran: then the deployment is spent."""
@@ -368,7 +383,8 @@ class Campaign:
     ) -> None:
         """Change the budget, the limits of every further bundle, or the reward function.
 
-        With `reward`, the task as it is now counts; all data get the rewards of its function.
+        Limits that are not named stay as they were. With `reward`, the task as it is now counts; all data get the
+        rewards of its function.
         """
         if budget is None and limits is None and not reward:
             raise UserError("say what to change: the budget, the limits or the reward.")
@@ -378,16 +394,32 @@ class Campaign:
                 raise UserError(f"{now.deployed} deployments are spent: a budget of {budget} is too small.")
             told = None
             if limits is not None:
-                found = bundles.read_limits(limits)
+                found = {**json.loads(now.creation.limits or "{}"), **bundles.read_limits(limits)}
                 bundles.require_limits(now.creation.task, found)
-                told = json.dumps(dict(found))
+                told = json.dumps(found)
             event = Amended(budget, told, reason=reason)
             if reward:
-                name = settings.task_in(self.folder, now.creation.settings.task)
-                source = digest(name) if self._task is None else None
-                shape, values = shape_of(runner.task), values_of(runner.task)
-                event = replace(event, task=shape, task_digest=source, task_values=values)
+                source = self._keep_task(now.creation)
+                event = replace(
+                    event,
+                    task=shape_of(runner.task),
+                    task_digest=source,
+                    task_values=probe_values(runner.task),
+                    probed=probed_again(runner.task, runner.store, now),
+                )
             runner.ledger.append(event, now.deployment)
+
+    def _keep_task(self, created: Created) -> str | None:
+        """Keep the task as it is now, if it is a file; returns its digest."""
+        if self._task is None:
+            name = task_place(self.folder, created.settings.task, created.task_digest)
+        elif self._named is not None:
+            name = self._named
+        else:
+            return None  # an object of a Python program
+        source = digest(name)
+        keep(self.folder, source, files_to_keep(name))
+        return source
 
     def _opened(self, observe: Observer = unobserved, task: bool = True, amending: bool = False) -> Any:
         """Where no `task` is needed, none is imported."""

@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from musbo.campaign.events import Brought, Created
+from musbo.campaign.kept_task import files_to_keep, keep, task_place
 from musbo.campaign.ledger import Ledger
-from musbo.campaign.places import LEDGER, LOCK, SETTINGS, STORE, new_place, new_places
-from musbo.campaign.settings import Campaign, load_task, shape_of, task_for, task_in
+from musbo.campaign.places import LEDGER, LOCK, SETTINGS, STORE, TASK, new_place, new_places
+from musbo.campaign.same_functions import probed, where_changed
+from musbo.campaign.settings import Campaign, load_task, shape_of, task_for
 from musbo.campaign.store import Store, is_artefact
 from musbo.campaign.summary import read_status
 from musbo.campaign.versions import versions
@@ -23,7 +25,7 @@ from musbo.data.checks import require_sound
 from musbo.data.files import write_parquet
 from musbo.data.logs import Logs
 from musbo.data.rewards import rewarded
-from musbo.field.dry_run import Tried, dry_run, same_values, values_of
+from musbo.field.dry_run import Tried, dry_run, probe_values
 from musbo.field.formulas import agreement
 from musbo.field.simulate import require_rewards
 from musbo.field.worlds import no_simulator
@@ -46,7 +48,7 @@ def create(
     ours = settings.task in TASKS and given is None  # those are tested
     # Before its reward is asked for anything.
     if field:  # of a task of ours too: on a later visit another one may be given in its place
-        tried = Tried(values_of(task)) if ours else dry_run(replace(task, simulator=None))
+        tried = Tried(probe_values(task)) if ours else dry_run(replace(task, simulator=None))
     else:
         tried = Tried(()) if ours else dry_run(task)
     batches = [rewarded(logs.batch, task, logs.source) for logs in data]
@@ -72,13 +74,21 @@ def create(
     _require_free(folder)
     folder = folder.resolve()
     source = digest(settings.task) if given is None else None
+    kept = files_to_keep(settings.task) if given is None else {}
     settings = replace(settings, task=task_for(folder, settings.task))
     record = serial.to_json(settings)  # refuses what could not be read back, before anything is written
     with _made(folder) as place:
         write_whole(place / SETTINGS, json.dumps(record, indent=1).encode())
+        keep(place, source, kept)
         store = Store(place / STORE)
         brought = tuple(
-            Brought(store.put(partial(write_parquet, batch), ".parquet"), logs.source, len(batch), texts)
+            Brought(
+                store.put(partial(write_parquet, batch), ".parquet"),
+                logs.source,
+                len(batch),
+                texts,
+                probed(task, batch) if tried.values else None,
+            )
             for logs, batch, texts in zip(data, batches, odd, strict=True)
         )
         with Ledger(place / LEDGER, create=True) as ledger:
@@ -146,13 +156,15 @@ def _locked(folder: Path, stack: ExitStack) -> Path:
 
 def _remove(place: Path) -> None:
     """Remove a directory with what a campaign being made has in it. What is not ours stays, and then so does it."""
-    stored = [] if (place / STORE).is_symlink() else (place / STORE).glob("*")
-    for path in (*stored, *place.iterdir()):
-        ours = path.parent.name == STORE and is_artefact(path.name)
+    stored = [] if (place / STORE).is_symlink() else list((place / STORE).glob("*"))
+    tasks = [] if (place / TASK).is_symlink() else [path for path in (place / TASK).glob("*") if is_artefact(path.name)]
+    kept = [path for each in tasks if not each.is_symlink() for path in each.iterdir()]
+    for path in (*stored, *kept, *place.iterdir()):
+        ours = path in kept or path.parent.name == STORE and is_artefact(path.name)
         ours |= path.name in (LEDGER, f"{LEDGER}-journal", SETTINGS, LOCK) or is_temporary(path.name)
         if ours and not path.is_dir():
             path.unlink(missing_ok=True)  # another process may be removing it too
-    for folder in (place / STORE, place):
+    for folder in (place / STORE, *tasks, place / TASK, place):
         with suppress(OSError):
             folder.rmdir()
 
@@ -177,8 +189,9 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False, amending:
 
     While `amending`, its reward and termination may be others.
     """
-    created = read_status(folder).creation
-    task = load_task(task_in(folder, created.settings.task), given, trusted)
+    now = read_status(folder)
+    created = now.creation
+    task = load_task(task_place(folder, created.settings.task, created.task_digest), given, trusted)
     if created.field:  # batches come from elsewhere, and no policy is tried here
         task = replace(task, simulator=None)
     if amending and replace(created.task, reward="", terminated="") == replace(
@@ -187,10 +200,10 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False, amending:
         return created, task
     if created.task != shape_of(task):
         raise UserError(f"task {created.settings.task} is not what this run began with: restore it, or start anew.")
-    if created.task_values and not same_values(created.task_values, values_of(task)):
+    if created.task_values and (where := where_changed(task, Store(folder / STORE), now)) is not None:
         raise UserError(
             f"the reward or the termination of task {created.settings.task} gives other values than when this run "
-            "began, and what it has learned is not about those: restore it, or start anew"
+            f"began, for {where}, and what it has learned is not about those: restore it, or start anew"
             + (f", or say that it is meant with `musbo amend {folder} --reward`." if created.field else ".")
         )
     return created, task
@@ -198,5 +211,6 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False, amending:
 
 def task_changed(folder: Path, created: Created) -> bool:
     """Whether the source of the task is another one than when the run began."""
-    now = digest(task_in(folder, created.settings.task)) if created.task_digest else None
+    name = created.settings.task
+    now = digest(task_place(folder, name, created.task_digest)) if created.task_digest else None
     return now is not None and now != created.task_digest

@@ -16,11 +16,12 @@ from musbo.campaign.events import (
     Judged,
     Trained,
     What,
+    Withdrawn,
     kind_of,
 )
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER
-from musbo.campaign.rounds import Round, promised, real, rounds
+from musbo.campaign.rounds import NEVER_RAN, Round, promised, real, rounds
 from musbo.core.inside import inside
 from musbo.core.plain import plain
 
@@ -86,7 +87,9 @@ def _text(what: What) -> str:
             whose = f"trained after deployment {trained}" if trained else "the site's own controller"
             return f"bundle {bundle[:12]}, {whose}" + (f", going back to {of[:12]}" if of else "")
         case Abandoned(spent, reason):
-            return f"spent: {reason}" if spent else "it never ran"
+            return f"spent: {reason}" if spent else f"{NEVER_RAN}: nothing is spent"
+        case Withdrawn(reason):
+            return "its bundles were called back, and nothing is spent" + (f": {reason}" if reason else "")
         case Amended(budget, limits, task, reason=reason):
             told = {f"budget {budget}": budget, "limits": limits, "reward": task}
             return ", ".join(name for name, value in told.items() if value is not None) + f" {reason}".rstrip()

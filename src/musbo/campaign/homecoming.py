@@ -30,9 +30,10 @@ from musbo.data.preview import Preview, previews_with
 from musbo.data.readers.choose import MINARI, require_file
 from musbo.data.readers.recording import is_recording, ledger_head
 from musbo.data.rewards import rewarded
+from musbo.tasks.task import Task
 
 SHOWN = 5
-
+SCHEMA = ("obs_names", "obs_units", "act_names", "act_units")
 
 Home: TypeAlias = str | Path | Batch | Logs
 """What can come home: a file, `minari:NAME`, a batch, or what `musbo.data.from_dataframe` returns."""
@@ -226,7 +227,7 @@ def examined(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding
     """What the doctor says, the gravest first; `said` is the bundle that made what does not name its own."""
     logs = [each.logs for each in every]
     found = [*refused, *_belong(runner.ledger, every, said)]
-    found += examine(logs, runner.task, runner.batches(), Expected(runner.settings.batch_size))
+    found += examine(logs, _as_told(runner), runner.batches(), Expected(runner.settings.batch_size))
     for each in every:
         if len(each.logs) == 0:
             what = "no transition is in it"
@@ -234,6 +235,13 @@ def examined(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding
     if every and sum(map(len, logs)) < 2:
         found.append(Finding("too few", "error", "a batch needs two transitions", "collect more", source=every[0].name))
     return in_order(found)
+
+
+def _as_told(runner: Runner) -> Task:
+    """The task, under the names and units of the campaign: those that its bundles have."""
+    task, told = runner.task, runner.status().creation.task
+    own = {name: getattr(told, name) or getattr(task, name) for name in SCHEMA}
+    return replace(task, **own)
 
 
 def checked(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding], said: str | None) -> Checked:

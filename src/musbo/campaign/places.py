@@ -7,6 +7,8 @@ from pathlib import Path
 LEDGER = "ledger.sqlite"
 STORE = "store"
 SETTINGS = "settings.json"
+TASK = "task"
+"""A task that is a TOML file, as the campaign keeps it."""
 LOCK = "lock"
 RECORDING = ".musbo"
 """How the name of a recording in the store ends."""

@@ -2,23 +2,28 @@
 
     candidate -> (gated) -> exported -> returned        data came home: the deployment is spent
                                      -> abandoned       spent without data
-                                     -> candidate       withdrawn, or it never ran: nothing is spent
+                                     -> withdrawn       called back, or it never ran: nothing is spent
 
 A candidate is a trained policy that has not left yet; there may be several. It is gated once somebody has judged it:
 without a verdict it may leave, after a NO-GO it may not. The first round of a campaign that begins without data has no
-policy: the controller of the site acts. The state of a round is a fold over the events, as the status is. `NEXT` is
+policy: the controller of the site acts. A round that was withdrawn is still open: it is exported again, as it is or
+with another candidate. The state of a round is a fold over the events, as the status is. `NEXT` is
 the table of verbs.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from musbo.campaign.events import Abandoned, Collected, Event, Exported, Trained, Withdrawn
+from musbo.campaign.ledger import Ledger
+from musbo.campaign.places import LEDGER
 from musbo.campaign.status import Status
 from musbo.campaign.summary import per_step
+from musbo.core.inside import inside
 
-State: TypeAlias = Literal["waiting", "candidate", "gated", "exported", "returned", "abandoned"]
+State: TypeAlias = Literal["waiting", "candidate", "gated", "exported", "returned", "abandoned", "withdrawn"]
 Verb: TypeAlias = Literal["train", "export", "ingest", "done"]
 
 NEXT: dict[State, tuple[Verb, str]] = {
@@ -31,6 +36,11 @@ NEXT: dict[State, tuple[Verb, str]] = {
         "withdraw {folder} {number}`; if no data will come: `musbo abandon {folder} {number}`",
     ),
     "returned": ("train", "train on the new data: `musbo train {folder}`"),
+    "withdrawn": (
+        "export",
+        "what left for it was called back, and nothing is spent: send it out again with `musbo export {folder}`, or "
+        "train another policy first with `musbo train {folder} --again`",
+    ),
 }
 """What comes next, by the state of the open round."""
 BEGIN = (
@@ -43,10 +53,20 @@ NO_GO = (
     "its policy was judged a NO-GO ({reason}): train another one with `musbo train {folder} --again --set NAME=VALUE`, "
     "go back with `musbo export {folder} --bundle ID`, or judge it anew with `musbo judge {folder} --go REASON`",
 )
+NEVER_RAN = "it never ran"
 OUTDATED = (
     "train",
     "the reward has changed since its policy was trained: train another one with `musbo train {folder} --again`",
 )
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """What left for a round was called back before it ran, or never ran: nothing was spent."""
+
+    time: float
+    """Seconds since 1970 (UTC)."""
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -61,8 +81,8 @@ class Round:
     """What was said of the one that counts, before it left."""
     bundles: tuple[str, ...] = ()
     """Every bundle that left for it."""
-    called_back: int = 0
-    """How often it was withdrawn, or never ran."""
+    withdrawals: tuple[Withdrawal, ...] = ()
+    """Every time that they were called back."""
     transitions: int = 0
     source: str | None = None
     """Where its data came from, if no bundle collected them."""
@@ -73,23 +93,37 @@ class Round:
     real: float | None = None
     """Mean reward per step of its data."""
 
+    @property
+    def called_back(self) -> int:
+        """How often it was withdrawn, or never ran."""
+        return len(self.withdrawals)
+
+
+def read_rounds(folder: Path) -> list[Round]:
+    """The rounds of the campaign in `folder`; none where the field is a simulator."""
+    with Ledger(inside(folder, LEDGER)) as ledger:
+        now = ledger.status()
+        return rounds(ledger.events(), now) if now.field else []
+
 
 def rounds(events: Iterable[Event], now: Status) -> list[Round]:
     """Every round so far, and the open one if the budget is not spent."""
     left: dict[int, list[Exported]] = {}
-    back: dict[int, int] = {}
+    back: dict[int, tuple[Withdrawal, ...]] = {}
     for event in events:
         d = event.deployment
         match event.what:
             case Exported() as export:
                 left.setdefault(d, []).append(export)
-            case Withdrawn() | Abandoned(spent=False):
-                back[d] = back.get(d, 0) + 1
+            case Withdrawn(reason):
+                back[d] = (*back.get(d, ()), Withdrawal(event.time, reason))
+            case Abandoned(spent=False):
+                back[d] = (*back.get(d, ()), Withdrawal(event.time, NEVER_RAN))
     numbers = sorted({*now.collected, *now.lost, *(() if now.finished else (now.deployment,))})
-    return [_round(d, now, left.get(d, []), back.get(d, 0)) for d in numbers]
+    return [_round(d, now, left.get(d, []), back.get(d, ())) for d in numbers]
 
 
-def _round(d: int, now: Status, left: list[Exported], back: int) -> Round:
+def _round(d: int, now: Status, left: list[Exported], back: tuple[Withdrawal, ...]) -> Round:
     batch = now.collected.get(d)
     brought = batch is not None and not left
     made = () if brought else now.candidates.get(max((i for i in now.trained if i < d), default=0), ())
@@ -148,6 +182,8 @@ def state_of(d: int, now: Status) -> State:
         return "exported"
     if not now.may_leave:
         return "waiting"
+    if now.called_back and d == now.deployment:
+        return "withdrawn"
     return "gated" if now.verdict else "candidate"
 
 
@@ -173,11 +209,11 @@ def what_next(now: Status, folder: object) -> Next:
         )
     state = state_of(d, now)
     verb, text = NEXT[state]
-    if state == "candidate" and now.begins:
+    if state in ("candidate", "withdrawn") and now.begins:
         verb, text = BEGIN
-    if state in ("candidate", "gated") and now.outdated:
+    if state in ("candidate", "gated", "withdrawn") and now.outdated:
         verb, text = OUTDATED
     reason = ""
-    if state == "gated" and now.verdict and not now.verdict.go:
+    if state in ("gated", "withdrawn") and now.verdict and not now.verdict.go:
         (verb, text), reason = NO_GO, now.verdict.reason
     return Next(verb, f"round {d} of {budget}: {text.format(folder=folder, number=d, reason=reason)}")

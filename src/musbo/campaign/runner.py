@@ -38,6 +38,7 @@ from musbo.campaign.ledger import Ledger
 from musbo.campaign.news import Began, Collecting, Completed, Ended, Left, Observer, Stopping, Training, unobserved
 from musbo.campaign.places import LEDGER, RECORDING, STORE
 from musbo.campaign.results import export
+from musbo.campaign.same_functions import probed
 from musbo.campaign.settings import Campaign, Purpose
 from musbo.campaign.status import Collect, Done, Evaluate, Finish, Status, Train, next_step
 from musbo.campaign.store import Store
@@ -344,6 +345,7 @@ class Runner:
             novelty=novelty(batch.obs, earlier) if self.status().collected else None,
             terminations=int(batch.terminated.sum()),
             rewards=measure.rewards(self.task, batch),
+            probed=probed(self.task, batch) if self.created.task_values else None,
             **more,
         )
 

@@ -22,6 +22,7 @@ from musbo.campaign.events import (
     Failed,
     Finished,
     Judged,
+    Probed,
     Resumed,
     Shard,
     Stopped,
@@ -84,6 +85,16 @@ class Status:
     """Whether the reward function is another one than at the beginning."""
     outdated: bool = False
     """Whether it has changed since the last training."""
+    probed: dict[int, Probed] = field(default_factory=dict)
+    """What the task's functions give for transitions of each batch, also of those that were brought."""
+    called_back: bool = False
+    """Whether what left for the open round was called back, and nothing has followed."""
+
+    @property
+    def batches(self) -> dict[int, str]:
+        """The names of all batches in the store, also of those that were brought and not yet taken."""
+        brought = {d: item.artefact for d, item in enumerate(self.creation.brought, 1)}
+        return dict(sorted((brought | {d: item.artefact for d, item in self.collected.items()}).items()))
 
     @property
     def deployment(self) -> int:
@@ -135,7 +146,7 @@ class Status:
 
 def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = None) -> Status:
     """Fold `events`, oldest first, into the status. `checkpoint` is that of a deployment's training."""
-    created, stopped, finished, reward_changed, outdated = None, False, False, False, False
+    created, stopped, finished, reward_changed, outdated, called_back = None, False, False, False, False, False
     shards: list[Shard] = []
     failures: list[int] = []
     collected: dict[int, Collected] = {}
@@ -145,18 +156,21 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     methods: dict[int, tuple[Method, ...]] = {}
     verdicts: dict[str, Judged] = {}
     exports: dict[int, tuple[Exported, ...]] = {}
+    probed: dict[int, Probed] = {}
     lost: dict[int, Abandoned] = {}
     for event in events:
         stopped, d = False, event.deployment
+        called_back &= not isinstance(event.what, Candidate | Judged | Exported)
         match event.what:
             case Created() as created:
-                pass
+                probed = {i: item.probed for i, item in enumerate(created.brought, 1) if item.probed}
             case Shard() as shard:
                 shards.append(shard)
             case Failed():
                 failures.append(len(shards))
             case Collected() as batch:
                 collected[d] = batch
+                probed |= {d: batch.probed} if batch.probed else {}
                 shards.clear()
                 failures.clear()
             case Trained() as training:
@@ -179,16 +193,18 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                         if training.policy == export.policy:
                             trained[last] = training
                             created = created and replace(created, settings=replace(created.settings, method=method))
-            case Withdrawn():
-                exports.pop(d, None)
+            case Withdrawn() | Abandoned(spent=False):
+                called_back = not any(export.final for export in exports.pop(d, ()))
             case Abandoned() as loss:
                 exports.pop(d, None)
-                if loss.spent:
-                    lost[d] = loss
+                lost[d] = loss
             case Amended() as change:
                 created = created and amended(created, change)
                 reward_changed |= change.task is not None
                 outdated |= change.task is not None and bool(trained)
+                if change.task is not None:
+                    known = sorted({*collected, *range(1, len(created.brought) + 1 if created else 1)})
+                    probed = dict(zip(known, change.probed, strict=False))
                 if change.budget is not None:  # what left as final now waits for nothing
                     exports = {i: own for i, each in exports.items() if (own := tuple(e for e in each if not e.final))}
             case Stopped():
@@ -200,7 +216,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     under_way = checkpoint[1] if checkpoint and checkpoint[0] not in trained else None
     return Status(
         created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished, exports,
-        lost, candidates, methods, verdicts, reward_changed, outdated,
+        lost, candidates, methods, verdicts, reward_changed, outdated, probed, called_back,
     )  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""Whether a run is what was written: its ledger, the artefacts that the ledger names, and the files made from them."""
+"""Whether a run is what was written: its ledger, the artefacts that the ledger names, and the files made from them.
+
+And whether a bundle is what was exported.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +14,14 @@ from musbo.campaign.status import Status
 from musbo.campaign.store import Store
 from musbo.core import serial
 from musbo.core.errors import UserError
-from musbo.core.inside import inside
+from musbo.core.inside import given, inside
 from musbo.data.files import batch_from_bytes
 from musbo.field.runtime import Bundle, FieldError, Mind
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was checked, and what is wrong."""
+    """What was checked, and what is wrong: `verify` found nothing where `problems` is empty."""
 
     events: int
     metrics: int
@@ -32,7 +35,17 @@ def is_bundle(place: Path) -> bool:
     return place.suffix == ".zip" or (place / "manifest.json").is_file()
 
 
-def verify_bundle(place: Path) -> Verified:
+def verify(place: str | Path) -> Verified:
+    """Read everything of a run, a campaign or a bundle (a folder or a .zip), and change nothing.
+
+    The ledger, the data and the networks are compared with their hashes, a bundle with its checksums and golden
+    vectors; `problems` has a sentence for everything that is wrong. A ledger that cannot be read is a `UserError`.
+    """
+    place = given(place)
+    return _bundle(place) if is_bundle(place) else _run(place)
+
+
+def _bundle(place: Path) -> Verified:
     """Load a bundle as the runtime does, which compares it with its checksums and golden vectors."""
     try:
         Mind(Bundle(place))
@@ -41,8 +54,7 @@ def verify_bundle(place: Path) -> Verified:
     return Verified(0, 0, 0, 1, ())
 
 
-def verify(folder: Path) -> Verified:
-    """Read everything of a run, and change nothing."""
+def _run(folder: Path) -> Verified:
     with Ledger(inside(folder, LEDGER)) as ledger:
         ledger.verify()
         now, events, metrics = ledger.status(), len(ledger.events()), len(ledger.metrics())

@@ -37,15 +37,26 @@ def campaign_of(arguments: argparse.Namespace) -> "Campaign":
     return Campaign(arguments.run, task=given, trust_task=trust)
 
 
+def following(folder: Path, arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """What comes next in a campaign or a run: as JSON, and as a line, which is empty where nothing does."""
+    from musbo.campaign.rounds import what_next
+    from musbo.campaign.summary import read_status, whereabouts
+    from musbo.cli import _imports
+
+    now = read_status(folder)
+    if now.field:
+        after = what_next(now, folder)
+        return after.plain(), f"next: {after.text}"
+    line = "" if now.finished else f"go on with: {_imports.again('resume', arguments, folder)}"
+    return {"next_step": whereabouts(folder).next_step}, line
+
+
 def close(folder: Path, arguments: argparse.Namespace, said: dict[str, Any], text: str) -> int:
     """Say what was done, and what comes next."""
-    from musbo.campaign.rounds import what_next
-    from musbo.campaign.summary import read_status
-
-    after = what_next(read_status(folder), folder)
+    after, line = following(folder, arguments)
     if arguments.json:
-        _common.print_json({**said, **after.plain()})
+        _common.print_json({**said, **after})
         return 0
     print(text)
-    print(f"next: {after.text}")
+    print(line)
     return 0

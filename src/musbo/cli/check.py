@@ -65,16 +65,22 @@ def action(arguments: argparse.Namespace) -> int:
         from musbo.reporting.checkup import write_page
 
         write_page(arguments.page, every, seen, refused, arguments.task or arguments.campaign)
+    found = [*refused, *(finding for each in seen for finding in each.findings)]
+    after, text = _next(found, arguments)
     if arguments.json:
         said = [{"source": finding.source, "findings": plain([finding])} for finding in refused]
-        _common.print_json([*plain(seen), *said])
+        logs = [*plain(seen), *said]
+        _common.print_json({"logs": logs, "next_step": after, "next": text} if arguments.campaign else logs)
     else:
         for each in seen:
             _show(each)
         _show_findings(refused)
-        _close(seen, refused, arguments)
-    found = [finding for each in seen for finding in each.findings]
-    return 2 if refused or any(finding.level == "error" for finding in found) else 0
+        if all(finding.level == "note" for finding in found):
+            print("nothing wrong was found" + (f" for task {arguments.task}" if arguments.task else ""))
+        if arguments.page is not None:
+            print(f"the findings as a page: {arguments.page}")
+        print(f"next: {text}")
+    return 2 if any(finding.level == "error" for finding in found) else 0
 
 
 def _alone(arguments: argparse.Namespace) -> "tuple[Sequence[Logs], Sequence[Preview], Sequence[Finding]]":
@@ -141,11 +147,30 @@ def _show_findings(found: "Sequence[Finding]") -> None:
         print(f"{finding.level}: {finding.text}")
 
 
-def _close(seen: "Sequence[Preview]", refused: "Sequence[Finding]", arguments: argparse.Namespace) -> None:
-    found = [*refused, *(finding for each in seen for finding in each.findings)]
-    if all(finding.level == "note" for finding in found):
-        print("nothing wrong was found" + (f" for task {arguments.task}" if arguments.task else ""))
-    if arguments.task is None and arguments.campaign is None:
-        print("give --task to check them against a task")
-    if arguments.page is not None:
-        print(f"the findings as a page: {arguments.page}")
+def _next(found: "Sequence[Finding]", arguments: argparse.Namespace) -> tuple[str, str]:
+    """What comes after these findings: a verb, and a sentence with the command."""
+    import shlex
+
+    levels, files = {finding.level for finding in found}, list(arguments.files)
+    mapping = [] if arguments.mapping is None else ["--mapping", arguments.mapping]
+    correct = "correct what is wrong, and check again"
+    if arguments.campaign is None:
+        if "error" in levels:
+            return "check", correct
+        if arguments.task is None:
+            return "check", "give --task to check them against a task"
+        words = ["musbo", "new", arguments.task, "--data", *files, *mapping]
+        return "new", f"a campaign can begin with them: `{shlex.join(map(str, words))}`"
+    from musbo.campaign.rounds import what_next
+    from musbo.campaign.summary import read_status
+
+    after = what_next(read_status(arguments.campaign), arguments.campaign)
+    if after.verb != "ingest":
+        return after.verb, after.text
+    if "error" in levels:
+        return "check", f"{correct}; the round stays open"
+    bundle = [] if arguments.bundle is None else ["--bundle", arguments.bundle]
+    warned, trusted = "warning" in levels, ["--trust-task"] * arguments.trust_task
+    words = ["musbo", "ingest", arguments.campaign, *files, *mapping, *bundle, *["--accept"] * warned, *trusted]
+    look = "look at the warnings; then " * warned
+    return "ingest", f"{look}bring them home: `{shlex.join(map(str, words))}`"

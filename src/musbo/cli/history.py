@@ -2,13 +2,13 @@
 
 import argparse
 
-from musbo.cli import _common
+from musbo.cli import _common, _rounds
 
 ORDER = 31
 HELP = "List what happened in a run or a campaign, and what was foreseen of it."
 EXAMPLES = """
   musbo history campaigns/line-3
-  musbo history campaigns/line-3 --json
+  musbo history campaigns/line-3 --json | jq .events
 """
 
 
@@ -18,15 +18,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def action(arguments: argparse.Namespace) -> int:
-    from datetime import UTC, datetime
-
     from musbo.campaign.history import history
+    from musbo.reporting.rounds import moment
 
     found = history(arguments.run)
+    after, line = _rounds.following(arguments.run, arguments)
     if arguments.json:
-        _common.print_json([item.plain() for item in found])
+        _common.print_json({"events": [item.plain() for item in found], **after})
         return 0
     for item in found:
-        when = datetime.fromtimestamp(item.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        print(f"{when}  {item.deployment or '-':>3}  {item.kind:<10} {item.text}  {item.digest[:12]}")
+        print(f"{moment(item.time)}  {item.deployment or '-':>3}  {item.kind:<10} {item.text}  {item.digest[:12]}")
+    if line:
+        print(line)
     return 0

@@ -43,7 +43,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _show_field(arguments: argparse.Namespace) -> int:
     from rich.table import Table
 
-    from musbo.reporting import words
+    from musbo.reporting import rounds, words
 
     found = _rounds.campaign_of(arguments).status()
     own = found.summary.settings
@@ -54,26 +54,15 @@ def _show_field(arguments: argparse.Namespace) -> int:
     print(f"{found.summary.deployed} of {words.count(own.budget, 'deployment')} spent, "
           f"{words.count(found.summary.transitions, 'transition')}")  # fmt: skip
     table = Table(box=None, pad_edge=False)
-    for name in (
-        "round",
-        "state",
-        "candidates",
-        "verdict",
-        "bundle",
-        "transitions",
-        "imagined per step",
-        "real per step",
-    ):
-        table.add_column(name, justify="left" if name in ("state", "verdict", "bundle") else "right")
+    for name in rounds.COLUMNS:
+        table.add_column(name, justify="left" if name in rounds.WORDS else "right")
     for each in found.rounds:
-        table.add_row(
-            str(each.number), each.state, str(each.candidates or "-"), (each.verdict or "-").partition(":")[0],
-            each.bundles[-1][:12] if each.bundles else "-",
-            f"{each.transitions:,}" if each.transitions else "-", *(
-                "-" if value is None else f"{value:.4g}" for value in (each.promised, each.real)
-            ),
-        )  # fmt: skip
+        table.add_row(*(text(each) for text in rounds.COLUMNS.values()))
     _common.console().print(table, markup=False)
+    for remark in rounds.remarks(found.rounds):
+        print(remark)
+    for shown in found.learned:
+        print(f"{shown.title}, on held-out real data: {words.diagnostic(shown)}")
     print(f"next: {found.next.text}")
     return 0
 

@@ -2,10 +2,13 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from musbo.cli import _common
+from musbo.cli import _common, _rounds
 
 ORDER = 35
+ON_SITE = "let it run on site, as its README.md says, and bring the recordings home with `musbo ingest`"
+"""What comes after a sound bundle."""
 HELP = "Check that a run, campaign or bundle is what was written; compare copies."
 EXAMPLES = """
   musbo verify runs/pendulum-musbo-quick-s0        after a copy, or before somebody else relies on it
@@ -27,21 +30,27 @@ def action(arguments: argparse.Namespace) -> int:
     import itertools
 
     from musbo.campaign.history import parting
-    from musbo.campaign.verify import Verified, is_bundle, verify, verify_bundle
+    from musbo.campaign.verify import Verified, is_bundle, verify
     from musbo.core.errors import UserError
     from musbo.core.plain import plain
 
     found: dict[str, Verified] = {}
     for run in arguments.runs:
         try:
-            found[str(run)] = verify_bundle(run) if is_bundle(run) else verify(run)
+            found[str(run)] = verify(run)
         except UserError as error:  # its ledger cannot be read: nothing else can be checked
             found[str(run)] = Verified(0, 0, 0, 0, (str(error),))
     sound = [run for run in arguments.runs if not found[str(run)].problems and not is_bundle(run)]
-    apart = {str(other): line for one, other in itertools.pairwise(sound) if (line := parting(one, other))}
+    copies = {(str(one), str(other)): parting(one, other) for one, other in itertools.pairwise(sound)}
+    apart = {pair: line for pair, line in copies.items() if line}
+    compared = {run for pair in apart for run in pair}  # which of them goes on, a person has to say
+    after = {str(run): _next(run, arguments) for run in arguments.runs if not found[str(run)].problems}
+    after = {run: said for run, said in after.items() if run not in compared}
     if arguments.json:
-        said = {run: {**plain(seen), **({"copy": apart[run]} if run in apart else {})} for run, seen in found.items()}
-        _common.print_json(said)
+        copy = {other: {"copy": line} for (_, other), line in apart.items()}
+        _common.print_json(
+            {run: {**plain(seen), **copy.get(run, {}), **after.get(run, ({}, ""))[0]} for run, seen in found.items()}
+        )
     else:
         for run, seen in found.items():
             counts = (
@@ -49,6 +58,14 @@ def action(arguments: argparse.Namespace) -> int:
             )
             for line in seen.problems or (f"sound ({counts})",):
                 print(f"{run}: {line}")
+            if run in after and (line := after[run][1]):
+                print(f"{run}: {line}")
         for line in apart.values():
             print(line)
     return 2 if any(seen.problems for seen in found.values()) else 0
+
+
+def _next(run: Path, arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from musbo.campaign.verify import is_bundle
+
+    return ({"next": ON_SITE}, f"next: {ON_SITE}") if is_bundle(run) else _rounds.following(run, arguments)

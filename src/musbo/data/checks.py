@@ -5,8 +5,8 @@ misleading for training, and a batch with one error is refused whole; warnings a
 wrong with the world that the batch came from, such as a stuck sensor, is for the doctor: see `doctor.examine`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Int
@@ -14,6 +14,7 @@ from jaxtyping import Int
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
 from musbo.data.finding import Finding, first_few, in_order, said_rows
+from musbo.data.said import Said, strangers
 from musbo.tasks.task import Task
 
 ACTION_TOLERANCE = 1e-5
@@ -36,6 +37,8 @@ class Origin:
     """The row of every transition."""
     after: Int[np.ndarray, " n"] | None = None
     """The row that its next observation is taken from, where the log has no columns for that."""
+    said: Mapping[str, tuple[Said, ...]] = field(default_factory=dict)
+    """What the log says that the columns of a block are."""
 
     def name(self, block: str, i: int) -> str:
         names = getattr(self, block)
@@ -53,6 +56,8 @@ def findings(batch: Batch, task: Task, origin: Origin = PLAIN) -> list[Finding]:
     """All findings, errors first. Where the arrays do not fit together nothing else can be checked."""
     found = list(_layout(batch, task, origin))
     if not found:
+        for block, said in origin.said.items():
+            found += strangers(block, said, task)
         found += [*_finite(batch, origin), *_actions(batch, task, origin), *_order(batch, origin)]
         found += [*_constant(batch, origin), *_endless(batch, task, origin)]
     return in_order(found)

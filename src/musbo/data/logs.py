@@ -6,7 +6,7 @@ property of the transition into it. An episode of a single row has no transition
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from musbo.data.mapping import GOOD, Chosen, Column, Mapping, choose, known_layo
 from musbo.data.readers.frames import open_frame
 from musbo.data.readers.minari_sets import open_minari
 from musbo.data.readers.table import Table
+from musbo.data.said import NOTHING, Said
 
 LARGE = 100_000
 """Rows of a log from which on memory is given back to the system on the way."""
@@ -223,6 +224,11 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
             reward=chosen.reward.column if chosen.reward else "reward",
             row=read.row[rows],
             after=None if after is None else read.row[after],
+            said={
+                block: tuple(_said(one, table) for one in columns)
+                for block in ("obs", "act", "next_obs", "commanded")
+                if (columns := getattr(chosen, block))
+            },
         ),
         columns=table.names,
         used=tuple(chosen.names()),
@@ -240,6 +246,13 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
         bundles=bundles,
         told=table.told,
     )
+
+
+def _said(one: Column, table: Table) -> Said:
+    """Who converts a column knows what comes out."""
+    found = table.said.get(one.column, NOTHING)
+    unit = "" if (one.scale, one.offset) != (1.0, 0.0) else one.unit or found.unit
+    return replace(found, unit=unit, column=one.column)
 
 
 def _picked(values: np.ndarray | None, rows: Int[np.ndarray, " m"]) -> Any:

@@ -38,6 +38,7 @@ SHOWN = 10
 class Column:
     """A column of a log, and the units that it is brought to: value * scale + offset.
 
+    `unit` is that of the log. Where it is not the unit of the task, scale and offset have to convert it.
     Where the log is brought to even steps (`interval`): `align` says which value a step has, `hold` for how many
     seconds a value counts, and `quality` names the column that says whether it is good.
     """
@@ -49,6 +50,7 @@ class Column:
     """The last value up to the step, the mean of those since the step before, or the next one in the step."""
     hold: float = math.inf
     quality: str | None = None
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         if not self.column:
@@ -244,14 +246,15 @@ def _parse_column(said: Any, where: str) -> Column:
             f'{where} takes names of columns in quotes, or {{ column = "name", scale = 1.0, offset = 0.0 }}, not '
             f"{str(said)[:100]}."
         )
-    for key in ("align", "quality"):
+    for key in ("align", "quality", "unit"):
         if not isinstance(said.get(key, ""), str):
             raise UserError(f"{where}: {key} of column {said['column']} must be in quotes, not {said[key]!r}.")
     for key in ("scale", "offset", "hold"):
         if isinstance(said.get(key, 1.0), bool) or not isinstance(said.get(key, 1.0), int | float):
             raise UserError(f"{where}: {key} of column {said['column']} must be a number, not {said[key]!r}.")
     numbers = {key: float(said[key]) for key in ("scale", "offset", "hold") if key in said}
-    return Column(said["column"], **numbers, align=said.get("align", "last"), quality=said.get("quality"))
+    texts = {key: said[key] for key in ("align", "quality", "unit") if key in said}
+    return Column(said["column"], **numbers, **texts)
 
 
 # Files that need none

@@ -61,7 +61,8 @@ def skeleton(table: Table) -> str:
         "# interval = 60.0",
         f"# quality = {_quoted(single.get('quality', ''))}  # values that it does not call good are not used",
         "",
-        '# Units: { column = "name", scale = 1.0, offset = 0.0 } in place of "name" gives name * scale + offset.',
+        '# Units: { column = "name", unit = "bar", scale = 1.0, offset = 0.0 } in place of "name" gives name * scale +',
+        "# offset. A unit that is not the task's has to be converted.",
         "",
     ]
     return "\n".join(lines)

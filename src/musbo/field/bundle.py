@@ -132,7 +132,7 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
     forms, missing = _forms(policy, obs, act, about)
     return _packed(
         about,
-        merged((low, high), (seen.low, seen.high), about.change, limits),
+        merged((low, high), (seen.low, seen.high), about.change, about.interval, limits),
         (low, high),
         said,
         shipped,
@@ -151,7 +151,7 @@ def baseline_contents(bounds: Ends, seen: Ends, about: About, limits: Mapping[st
     noise = (AROUND * (bounds[1] - bounds[0]) / 2).tolist()
     return _packed(
         about,
-        merged(bounds, seen, about.change, {"noise": noise, **limits}),
+        merged(bounds, seen, about.change, about.interval, {"noise": noise, **limits}),
         bounds,
         {"kind": "baseline"},
         Shipped("bounded"),
@@ -162,10 +162,12 @@ def baseline_contents(bounds: Ends, seen: Ends, about: About, limits: Mapping[st
     )
 
 
-def merged(bounds: Ends, seen: Ends, change: tuple[float | None, ...], limits: Mapping[str, Any]) -> dict[str, Any]:
-    """The usual limits, with those that the user sets; `change` is what the task says of each action."""
+def merged(
+    bounds: Ends, seen: Ends, change: tuple[float | None, ...], interval: float | None, limits: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The usual limits, with those that the user sets; `change` and `interval` are what the task says."""
     low, high = (end.tolist() for end in bounds)
-    usual = runtime.default_limits(low, high, *(end.tolist() for end in seen))
+    usual = runtime.default_limits(low, high, seen[0].tolist(), seen[1].tolist(), interval)
     if any(change):  # what has no limit of its own may go from end to end
         usual["change"] = [float(b - a if most is None else most) for most, a, b in zip(change, low, high, strict=True)]
     try:

@@ -39,8 +39,8 @@ Needs Python 3.9 or newer and numpy.
 - {explores}
 - `time=` of `act` is when the observation was measured: with it, old observations are noticed.
 - The fallback steers when an observation is not finite, stale, late or outside its range. After {fallbacks} such steps,
-  or when the sum of `cost=` exceeds its budget, it stays in control until a person calls `controller.reset()`; the file
-  `latched.json` keeps that over a restart.
+  or when the sum of `cost=` exceeds its budget, it stays in control until a person calls `controller.reset()`; the
+  files `latched.json` and `counts.json` keep that, and the count, over a restart.
 - Send the recording home: it is what the next policy learns from. A power cut loses at most its last record.
 
 ## Limits

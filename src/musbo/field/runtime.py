@@ -40,6 +40,8 @@ FORMER_LIMITS = "limits.json"
 OFF = "off"
 """Switches a limit off: TOML has no null."""
 LATCH = "latched.json"
+COUNTS = "counts.json"
+"""What has been counted towards the latch."""
 LARGEST = 200_000_000
 """Bytes of all files of a bundle."""
 LARGEST_TEXT = 1_000_000
@@ -75,10 +77,15 @@ JOIN = 0.25
 """Of the half-range: the largest change of a step while control passes between the policy and the fallback."""
 FALLBACKS = 10
 """So many steps of the fallback latch it."""
+INTERVALS = 2
+"""An observation that is older than so many control intervals is stale, and a call after a longer pause is late."""
 
 
-def default_limits(low: Action, high: Action, obs_low: Action, obs_high: Action) -> dict[str, Any]:
-    """The limits of a site that sets none: bounds of the task, range of the data, and a latch."""
+def default_limits(
+    low: Action, high: Action, obs_low: Action, obs_high: Action, interval: Optional[Number] = None
+) -> dict[str, Any]:
+    """The limits of a site that sets none: bounds of the task, range of the data, its interval, and a latch."""
+    longest = None if interval is None else INTERVALS * interval
     half = (np.asarray(high, float) - np.asarray(low, float)) / 2
     return {
         "low": [float(x) for x in low],
@@ -88,8 +95,8 @@ def default_limits(low: Action, high: Action, obs_low: Action, obs_high: Action)
         "noise": None,
         "obs_low": [float(x) for x in obs_low],
         "obs_high": [float(x) for x in obs_high],
-        "stale": None,
-        "late": None,
+        "stale": longest,
+        "late": longest,
         "fallbacks": FALLBACKS,
         "cost": None,
         "fallback": None,
@@ -263,7 +270,8 @@ def _require_manifest(found: Any) -> dict[str, Any]:
         sizes = len(found["observation"]["names"]), len(found["action"]["names"])
         low = _numbers(found["action"]["low"], sizes[1], "low", "manifest.json")
         high = _numbers(found["action"]["high"], sizes[1], "high", "manifest.json")
-        usual = default_limits(low, high, *(_numbers(found["limits"][k], sizes[0], k, "") for k in PER_OBSERVATION))
+        seen = [_numbers(found["limits"][key], sizes[0], key, "") for key in PER_OBSERVATION]
+        usual = default_limits(low, high, seen[0], seen[1])
         found["limits"] = merge_limits(usual, found["limits"], "manifest.json")
         past = found["history"]
         if isinstance(past, bool) or not isinstance(past, int) or not 0 <= past * sum(sizes) <= MOST_SEEN:
@@ -567,6 +575,7 @@ class Recorder:
                 )
             os.ftruncate(self._file, 0)
             self._write(self._header, 0)
+            _sync_folder(self.path)  # so that a power cut takes no new file away
             return 0, 0
         count = (size - len(self._header)) // self.width
         for left in (count, count - 1):
@@ -620,6 +629,17 @@ class Recorder:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def _sync_folder(path: str) -> None:
+    """Make the name of a new file durable: its folder has to be on the disk too."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows, where no folder can be opened
+        return
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 # --- the controller ---
@@ -684,8 +704,10 @@ class Runtime:
         self.reason, self.commanded = "", np.full(self._act_size, np.nan, np.float32)
         folder = bundle if os.path.isdir(bundle) else os.path.dirname(os.fspath(bundle))
         self._latch_path = os.path.join(folder, LATCH)
-        if os.path.exists(self._latch_path):
-            self.latched = "it was latched when it last ran"
+        self._counts_path = os.path.join(folder, COUNTS)
+        self._counted: Any = None  # what the file of the counts says
+        self.uncounted = ""  # why it does not say all
+        self._recall()
         self._failed = False
         self._recorder = None if record is None else Recorder(record, self._header(machine))
         if self._recorder is not None:
@@ -703,6 +725,8 @@ class Runtime:
             "machine": machine,
             "obs": manifest["observation"]["names"],
             "act": manifest["action"]["names"],
+            "obs_units": manifest["observation"].get("units"),
+            "act_units": manifest["action"].get("units"),
             "limits": self.limits,
             "explore": self._explore,
             "shares": manifest["explore"].get("shares") if self._explore else None,
@@ -821,9 +845,10 @@ class Runtime:
 
     def reset(self) -> None:
         """Unlatch, after a person has looked. Counts begin anew."""
-        if os.path.exists(self._latch_path):
-            os.unlink(self._latch_path)
-        self.latched, self.fallbacks, self.spent = "", 0, 0.0
+        for path in (self._latch_path, self._counts_path):
+            if os.path.exists(path):
+                os.unlink(path)
+        self.latched, self.fallbacks, self.spent, self._counted = "", 0, 0.0, None
 
     def close(self) -> None:
         """Write what is left of the last step."""
@@ -875,6 +900,7 @@ class Runtime:
             self._latch(f"{self.fallbacks} steps of the fallback, the last because of: {REASONS[reason]}")
         if not self.latched and self.limits["cost"] is not None and not self.spent <= self.limits["cost"]:
             self._latch(f"a cost of {self.spent:g}, above the budget of {self.limits['cost']:g}")
+        self._remember()
         return reason or (LATCHED if self.latched else 0)
 
     def _doubt(self, seen: np.ndarray, mean: np.ndarray, now: Number, tick: Number, time: Optional[Number]) -> int:
@@ -894,12 +920,38 @@ class Runtime:
         if self.shadow:
             return
         try:  # it outlives this process
-            with open(self._latch_path, "w", encoding="utf-8") as file:
-                json.dump({"why": why, "time": self._now()}, file)
-                file.flush()
-                os.fsync(file.fileno())
+            _write_whole(self._latch_path, {"why": why, "time": self._now()})
         except OSError as error:  # the latch holds all the same, but only in this process: say so
             self.latched = f"{why} (not written to {LATCH}, so it ends with this process: {error})"
+
+    def _remember(self) -> None:
+        """Write the counts down where they have changed: a restart is no reset."""
+        counted = {"bundle": self.bundle.id, "fallbacks": self.fallbacks, "spent": self.spent}
+        same = self._counted or {"fallbacks": 0, "spent": 0.0}
+        keys = ("fallbacks",) if self.limits["cost"] is None else ("fallbacks", "spent")
+        if self.shadow or self.latched or all(counted[key] == same[key] for key in keys):
+            return
+        try:
+            _write_whole(self._counts_path, counted)
+            self._counted, self.uncounted = counted, ""
+        except OSError as error:  # a full disk, say: tried again at the next step, and control goes on
+            self.uncounted = f"{COUNTS} cannot be written, so its counts end with this process: {error}"
+
+    def _recall(self) -> None:
+        """What an earlier process with this bundle counted, and whether it latched."""
+        if os.path.exists(self._latch_path):
+            self.latched = "it was latched when it last ran"
+        if not os.path.exists(self._counts_path):
+            return
+        try:
+            with open(self._counts_path, "rb") as file:
+                found = _json(file.read(LARGEST_TEXT + 1), COUNTS)
+            if found["bundle"] == self.bundle.id:  # another one in the same folder has counts of its own
+                self.fallbacks = int(_number(found["fallbacks"], "fallbacks", COUNTS))
+                self.spent = float(_number(found["spent"], "spent", COUNTS))
+                self._counted = found
+        except (FieldError, OSError, KeyError, TypeError) as error:
+            self.latched = self.latched or f"{COUNTS} cannot be read: {str(error)[:100]}"
 
     def _fall_back(self, seen: np.ndarray) -> tuple[np.ndarray, bool]:
         """The fallback's action. If it fails too, the last action is held."""
@@ -946,6 +998,22 @@ class Runtime:
             self._failed = False
         except OSError:  # a full disk: what is not recorded is not explored either, so the fallback steers
             self._failed = True
+
+
+def _write_whole(path: str, value: Any) -> None:
+    """A small file that a power cut leaves as it was or as it is to be."""
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        _sync_folder(path)
+    except OSError:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
 
 
 def read_limits(path: Place) -> Any:

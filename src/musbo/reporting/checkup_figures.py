@@ -25,7 +25,7 @@ def figure_of(logs: Logs, finding: Finding, name: str) -> Figure | None:
         return None
     if finding.kind == "lag":
         return _lag(logs, name)
-    if finding.kind in ("missing steps", "late steps"):
+    if finding.kind in ("missing steps", "late steps", "another interval"):
         return _intervals(logs, finding, name)
     values = _values(logs, finding.columns[0]) if finding.columns else None
     if values is None or not np.any(np.isfinite(values)):

@@ -11,6 +11,7 @@ from musbo.reporting.page_diagnostics import diagnostics
 from musbo.reporting.page_run import film_of, result, uncertainty
 from musbo.reporting.page_settings import again, settings
 from musbo.reporting.page_verdict import verdict_of
+from musbo.reporting.rounds import rounds
 from musbo.reporting.section import Section
 from musbo.reporting.words import count
 
@@ -51,6 +52,7 @@ def _sections(material: Material, film: bool, trust_task: bool) -> Iterator[Sect
     if material.alone:
         (run,) = material.runs
         yield result(run)
+        yield from rounds(run)
         if film:
             yield film_of(run, trust_task)
         yield from diagnostics(material, run.group)

@@ -133,6 +133,18 @@ def toml_digest(name: str) -> str | None:
     return found.hexdigest()
 
 
+def toml_files(name: str) -> dict[str, bytes]:
+    """The file and the Python that it names, by the names that they have in one folder."""
+    said = read_declared(name)
+    found = {said.path.name: said.path.read_bytes()}
+    for word in said.python:
+        place = word.rpartition(":")[0]
+        if Path(place).name != place:
+            raise UserError(f"{said.path} names {place}: put it into the same folder, with which it is copied.")
+        found[place] = (said.path.parent / place).read_bytes()
+    return found
+
+
 def _function(said: Declared, word: str, key: str) -> Any:
     place, _, attribute = word.rpartition(":")
     module = modules.load(str(said.path.parent / place), f"{key} in {said.path} names it")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from musbo.data.doctor.interval import usual_interval
 from musbo.data.finding import Finding, first_few, said_rows
 from musbo.data.logs import Logs
 
@@ -30,9 +31,8 @@ def clock(logs: Logs) -> Iterator[Finding]:
 
 
 def _steps(logs: Logs, took: np.ndarray) -> Iterator[Finding]:
-    known = np.isfinite(took)
-    interval = float(np.median(took[known])) if np.any(known) else 0.0
-    if interval <= 0:
+    known, interval = np.isfinite(took), usual_interval(took)
+    if interval is None:
         return
     wide = np.flatnonzero(known & (took >= MISSING * interval))
     if len(wide):

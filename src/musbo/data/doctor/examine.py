@@ -12,6 +12,7 @@ from musbo.data.doctor.clock import clock
 from musbo.data.doctor.drift import drift, machines
 from musbo.data.doctor.earlier import Earlier, summary_of
 from musbo.data.doctor.ends import ends
+from musbo.data.doctor.interval import intervals
 from musbo.data.doctor.lag import lag
 from musbo.data.doctor.repeats import repeated_episodes, repeated_rows
 from musbo.data.doctor.resampled import resampled
@@ -23,8 +24,11 @@ from musbo.data.logs import Logs
 from musbo.data.rewards import has_rewards, rewarded
 from musbo.tasks.task import Task
 
-HOPELESS = {"empty", "wrong shape", "wrong type", "not finite", "too large", "episode in pieces", "steps do not count"}
-"""Where numbers are missing or in no order, statistics of them say nothing."""
+HOPELESS = {
+    "empty", "wrong shape", "wrong type", "not finite", "too large", "episode in pieces", "steps do not count",
+    "other columns", "other units",
+}  # fmt: skip
+"""Where numbers are missing, in no order or of something else, statistics of them say nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Expected:
     transitions: int | None = None
     """As many were planned, in all logs together."""
     lag: int = 0
-    """Rows from an action to its effect that the policy can handle, because it sees past actions."""
+    """Rows from an action to its effect that are known about, beside those that the history of the task covers."""
 
 
 NOTHING_KNOWN = Expected()
@@ -60,6 +64,7 @@ def examine(
         found += [replace(finding, source=logs.source) for finding in mine]
     if sound:
         found += repeated_episodes(sound, before.episodes)
+        found += intervals(sound, task)
         found += unit_jumps(sound)
         found += machines(sound)
     found += _planned(every, expected)
@@ -82,7 +87,7 @@ def _alone(logs: Logs, task: Task | None, earlier: Earlier, expected: Expected) 
     yield from clock(logs)
     yield from commanded(logs, task)
     yield from steered(logs)
-    yield from lag(logs, expected.lag)
+    yield from lag(logs, expected.lag, task.history if task is not None else 0)
     yield from drift(logs, earlier)
     if task is not None:
         yield from at_bounds(logs, task)

@@ -14,7 +14,7 @@ from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 
 LONGEST = 8
-"""Rows back."""
+"""Rows back, beyond those of the policy's history."""
 LEAST = 0.05
 """Part of the variance that the lagged action has to explain."""
 AHEAD = 3.0
@@ -23,8 +23,9 @@ FEWEST, SAMPLE = 200, 50_000
 """Transitions that are needed, and that are used."""
 
 
-def lag(logs: Logs, expected: int) -> Iterator[Finding]:
-    parts = explained(logs)
+def lag(logs: Logs, expected: int, history: int = 0) -> Iterator[Finding]:
+    """A lag of more than the `expected` rows. A policy that sees a `history` of as many rows can handle it."""
+    parts = explained(logs, max(expected, history))
     if parts is None:
         return
     best = int(np.argmax(parts))
@@ -36,20 +37,27 @@ def lag(logs: Logs, expected: int) -> Iterator[Finding]:
         or parts[best] < AHEAD * parts[: expected + 1].max()
     ):
         return
+    covered = best <= history
+    wrong = "if it is written late, shift the action in the log"
+    sees = f"{history} past action{'s' * (history > 1)}" if history else "no past actions"
     yield Finding(
         "lag",
-        "warning",
+        "note" if covered else "warning",
         f"the state answers to the action of {best} row{'s' * (best > 1)} before (which explains {parts[best]:.0%} of "
-        f"the variance of a change, that of the same row {parts[0]:.0%})",
-        "shift the action in the log if it is written late, or let the policy see past actions if the plant is slow",
+        f"the variance of a change, that of the same row {parts[0]:.0%}); the policy sees {sees}, "
+        f"{'which covers it' if covered else 'which is too few'}",
+        f"nothing, if the plant is slow; {wrong}"
+        if covered
+        else f"{wrong}; if the plant is slow, the task needs history = {best} or more (a campaign that has begun keeps "
+        "its history: begin another one with its data)",
         tuple(logs.origin.name("act", i) for i in range(logs.batch.act.shape[1])),
     )
 
 
-def explained(logs: Logs) -> Float64[np.ndarray, " lags"] | None:
+def explained(logs: Logs, known: int = 0) -> Float64[np.ndarray, " lags"] | None:
     """What the action of every lag explains, of the observation for which that is most; None for too few rows."""
     batch = logs.batch
-    longest = min(LONGEST, int(batch.lengths().max()) - 1)
+    longest = min(LONGEST + known, int(batch.lengths().max()) - 1)
     rows = np.flatnonzero(batch.step >= longest)
     obs, act = batch.obs.shape[1], batch.act.shape[1]
     if longest < 1 or len(rows) < max(FEWEST, 10 * (obs + act * (longest + 1))):

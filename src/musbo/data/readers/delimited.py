@@ -55,15 +55,18 @@ def _first_line(path: Path, source: str) -> str:
 
 
 def _read(path: Path, columns: list[str], separator: str, decimal: str, source: str) -> pa.Table:
+    parse = arrow_csv.ParseOptions(delimiter=separator)
+    convert = arrow_csv.ConvertOptions(include_columns=columns, decimal_point=decimal, strings_can_be_null=True)
     try:
         with pa.OSFile(str(path), "rb") as file:
-            return arrow_csv.read_csv(
-                file,
-                parse_options=arrow_csv.ParseOptions(delimiter=separator),
-                convert_options=arrow_csv.ConvertOptions(
-                    include_columns=columns, decimal_point=decimal, strings_can_be_null=True
-                ),
-            )
+            try:
+                with arrow_csv.open_csv(file, parse_options=parse, convert_options=convert) as parts:
+                    return parts.read_all()
+            except pa.ArrowException:
+                # A type that the first part does not show. Only a reader of the whole finds it, which holds the text of
+                # it all beside the numbers.
+                file.seek(0)
+                return arrow_csv.read_csv(file, parse_options=parse, convert_options=convert)
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError, KeyError) as error:
         said = " ".join(str(error)[:200].split())
         raise UserError(f"{source} is not a readable CSV file ({said}): correct or export it again.") from error

@@ -22,6 +22,7 @@ from musbo.core.formats import require_known
 from musbo.core.text import parse_json
 from musbo.data.finding import Finding
 from musbo.data.readers.table import WIDEST, Table
+from musbo.data.said import Said
 
 MAGIC = b"MUSBOREC"
 VERSION = 1
@@ -59,7 +60,7 @@ def open_recording(path: Path, source: str) -> Table:
 
     names = [f"{block}_{i}" for block in ("obs", "act") for i in range(sound.width(block))]
     more = [f"{block}_{i}" for block in ("commanded", "noise") for i in range(sound.width(block))]
-    return Table(source, (*names, *columns, *more), read, told=tuple(_told(sound)))
+    return Table(source, (*names, *columns, *more), read, told=tuple(_told(sound)), said=_said(sound.header, source))
 
 
 def is_recording(path: Path) -> bool:
@@ -225,6 +226,20 @@ def _names(header: Any, key: str, source: str) -> list[str]:
     if not isinstance(names, list) or not 1 <= len(names) <= WIDEST or not all(isinstance(n, str) for n in names):
         raise UserError(f"{source}: its header must list the names of {key}: write it again.")
     return names
+
+
+def _said(header: dict[str, Any], source: str) -> dict[str, Said]:
+    """What the header says of its columns. Bundles call what has no name obs_0, ..., which says nothing."""
+    found: dict[str, Said] = {}
+    for block in ("obs", "act"):
+        names = _names(header, block, source)
+        units = header.get(f"{block}_units") or [""] * len(names)
+        if not isinstance(units, list) or len(units) != len(names) or not all(isinstance(u, str) for u in units):
+            raise UserError(f"{source}: its header must list as many units of {block} as names: write it again.")
+        for i, (name, unit) in enumerate(zip(names, units, strict=True)):
+            column = f"{block}_{i}"
+            found[column] = Said("" if name == column else name, unit)
+    return found
 
 
 def _record(obs: int, act: int) -> np.dtype:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from musbo.core.errors import UserError
 from musbo.data.finding import Finding
+from musbo.data.said import Said
 
 MODEST = 20_000_000
 EXPANSION = 10
@@ -39,6 +40,8 @@ class Table:
     """What a Parquet file says of itself."""
     told: tuple[Finding, ...] = ()
     """What its reader has to say about it."""
+    said: Mapping[str, Said] = field(default_factory=dict)
+    """What the file says that a column is, by the column's name here."""
 
 
 def require_modest(rows: int, columns: int, size: int, source: str) -> None:
