@@ -219,9 +219,12 @@ class Runner:
 
     def batch(self, d: int) -> Batch:
         name = self.status().collected[d].artefact
-        batch = batch_from_bytes(self.store.get(name), name)
-        if self.status().reward_changed and callable(self.task.reward):  # the old one's rewards are of no use
-            batch = replace(batch, reward=model_rewards(self.task, batch).astype(np.float32))
+        return self.paid(batch_from_bytes(self.store.get(name), name))
+
+    def paid(self, batch: Batch) -> Batch:
+        """With the rewards that count now: those of a former function are of no use."""
+        if self.status().reward_changed and callable(self.task.reward):
+            return replace(batch, reward=model_rewards(self.task, batch).astype(np.float32))
         return batch
 
     def batches(self) -> Iterator[Batch]:
@@ -340,7 +343,7 @@ class Runner:
             artefact,
             transitions=len(batch),
             episodes=len(telling),
-            mean_return=finite(float(batch.returns()[telling].mean())),
+            mean_return=finite(float(self.paid(batch).returns()[telling].mean())),
             mean_length=finite(float(batch.lengths()[telling].mean())),
             novelty=novelty(batch.obs, earlier) if self.status().collected else None,
             terminations=int(batch.terminated.sum()),

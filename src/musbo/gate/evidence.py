@@ -16,6 +16,7 @@ from musbo.core.registry import stored
 from musbo.data.dataset import Dataset, rows
 from musbo.gate import fitted_q
 from musbo.gate.fitted_q import FittedQ
+from musbo.gate.real import newest_batch, real_return
 from musbo.gate.refit import REFIT, Judges, refit
 from musbo.learning.appraise import appraise
 from musbo.learning.fit import FitSettings
@@ -63,20 +64,26 @@ def gather(
     task: Task,
     data: Dataset,
     candidate: AnyPolicy,
-    incumbent: AnyPolicy,
+    incumbent: AnyPolicy | None,
     key: PRNGKeyArray,
     refits: FitSettings = REFIT,
     q: FittedQ = FITTED,
 ) -> Evidence:
-    """Everything that the gate looks at."""
+    """Everything that the gate looks at. Without a policy as incumbent, it is the behaviour in the newest batch: what
+    its episodes really earned stands on its side of every pair."""
     k_fit, k_q, k_starts, k_rate, k_path = jax.random.split(key, 5)
     judges = refit(task, data, k_fit, refits)
     _, _, starts = places(Imagine(starts="mixed"), task, data, k_starts)
-    mine, theirs = (rating(task, policy, judges, starts, k_rate) for policy in (candidate, incumbent))
-    fitted = fitted_q.evaluate(task, data, (candidate, incumbent), q, k_q) * task.episode_steps
+    policies = (candidate,) if incumbent is None else (candidate, incumbent)
+    mine, *others = (rating(task, policy, judges, starts, k_rate) for policy in policies)
+    models = np.stack([np.asarray(each.returns, np.float64) for each in (mine, *others)])
+    fitted = fitted_q.evaluate(task, data, policies, q, k_q) * task.episode_steps
+    if incumbent is None:
+        real = real_return(task, data, newest_batch(data))
+        models, fitted = (np.stack([own[0], np.full_like(own[0], real)]) for own in (models, fitted))
     seen, done, live = course(task, judges.dynamics, candidate, draw_starts(starts, ROLLOUTS, k_path))
     return Evidence(
-        models=tuple(zip(np.asarray(mine.returns).tolist(), np.asarray(theirs.returns).tolist(), strict=True)),
+        models=tuple(map(tuple, models.T.tolist())),
         fitted=tuple(map(tuple, fitted.T.tolist())),
         scale=spread_of_returns(data),
         path=float(mine.path),
