@@ -324,7 +324,8 @@ class Campaign:
         keep_compiled()
         with looked_at(self.folder, self._task, self._trust) as runner:  # it takes minutes: no lock is held
             now = runner.status()
-            number = now.candidates[max(now.trained)].index(self._to_judge(now, candidate)) + 1
+            chosen = self._to_judge(now, candidate)
+            number = now.candidates[max(now.trained)].index(chosen) + 1
             found = gating.gate(runner, number, margin, (override or "").strip())
         with self._opened(task=False) as runner:
             if runner.status().verdicts.get(found.judged.policy) != found.judged:

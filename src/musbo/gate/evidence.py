@@ -5,7 +5,6 @@ same chance. Only data, models and the campaign's own past are used.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +20,10 @@ from musbo.gate.refit import REFIT, Judges, refit
 from musbo.learning.appraise import appraise
 from musbo.learning.fit import FitSettings
 from musbo.learning.handover import Rating
-from musbo.learning.imagine import Imagine, Starts, draw_starts, path
+from musbo.learning.imagine import Imagine, Starts, draw_starts, foresee
 from musbo.learning.places import places
-from musbo.models import dynamics
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import AnyPolicy
-from musbo.models.mlp import count, member
 from musbo.tasks.history import newest
 from musbo.tasks.task import Task
 
@@ -113,22 +110,11 @@ def spread_of_returns(data: Dataset) -> float:
 # Where it would go
 
 
-@partial(jax.jit, static_argnames="task")
-def _course(task: Task, model: Dynamics, policy: AnyPolicy, start: Float[Array, "b obs"]) -> tuple[Array, Array, Array]:
-    dealt = jnp.arange(start.shape[0]) % count(model.members)
-    networks = member(model.members, dealt)
-
-    def move(s: Array, a: Array) -> tuple[Array, Array, Array]:
-        return jax.vmap(lambda n, x, y: dynamics.step(task, n, model.scaling, x, y))(networks, s, a)
-
-    return path(policy, move, model.scaling, start, task.episode_steps, None)
-
-
 def course(
     task: Task, model: Dynamics, policy: AnyPolicy, start: Float[Array, "b obs"]
 ) -> tuple[Float[np.ndarray, "b t obs"], Float[np.ndarray, "b t act"], Bool[np.ndarray, "b t"]]:
     """The states in which the policy would act, its actions, and which of them exist; members dealt out in turn."""
-    states, length, _ = (np.asarray(x) for x in _course(task, model, policy, start))
+    states, length, _ = (np.asarray(x) for x in foresee(task, task.episode_steps, policy, model, start))
     seen = np.concatenate([np.asarray(start)[:, None], states[:, :-1]], axis=1)
     live = np.arange(seen.shape[1])[None] < length[:, None]
     flat = seen.reshape(-1, seen.shape[2])

@@ -118,7 +118,7 @@ def _fit(
             return jnp.mean((_q(network, x[picked], a[picked]) - target) ** 2)
 
         direction, moments = adam(jax.grad(loss)(q), moments)
-        rate = settings.learning_rate * (1.0 - 0.9 * i / settings.steps)
+        rate = settings.learning_rate * (1.0 - 0.9 * i.astype(jnp.float32) / settings.steps)
         q = jax.tree.map(lambda p, d: p - rate * d, q, direction)
         slow = jax.tree.map(lambda s, p: (1 - settings.tau) * s + settings.tau * p, slow, q)
         return (q, slow, moments), None

@@ -133,7 +133,9 @@ def _where(found: Gated) -> Section:
 def _limits(held: Sequence[Held]) -> Section:
     over = [each.action for each in held if each.over]
     bound = [each.action for each in held if each.at_bound is not None]
-    words = f"The runtime would hold back: {', '.join(over)}." if over else "It keeps to the limits on changes."
+    limited = any(each.allowed is not None for each in held)
+    words = "It keeps to the limits on changes." if limited else "No action has a limit on its changes."
+    words = f"The runtime would hold back: {', '.join(over)}." if over else words
     words += f" It is often at a bound with {', '.join(bound)}." if bound else ""
     columns: Columns[Held] = {
         "action": lambda row: row.action,
