@@ -172,8 +172,8 @@ def _held(task: Task, limits: Mapping[str, Any], evidence: Evidence) -> tuple[He
 def _kept_back(held: tuple[Held, ...]) -> list[str]:
     """Sentences about limits that it would touch."""
     return [
-        f"It would move {each.action} by {each.change:.0%} of its range in a step, of which the limits allow "
-        f"{each.allowed:.0%}: the runtime holds it back, and the forecast does not know of that."
+        f"It would move {each.action} by {100 * each.change:.3g}% of its range in a step, of which the limits allow "
+        f"{100 * each.allowed:.3g}%: the runtime holds it back, and the forecast does not know of that."
         for each in held
-        if each.over
+        if each.over and each.change is not None and each.allowed is not None
     ]

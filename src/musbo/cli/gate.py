@@ -17,7 +17,8 @@ EXAMPLES = """
   musbo gate campaigns/line-3 --margin 50              a loss of more than 50 per episode is bad
   musbo gate campaigns/line-3 --candidate 1 --json     of several policies of a round, the first
   musbo gate campaigns/line-3 --override "an expert stands by"   it may leave, and that is written down
-  musbo gate campaigns/line-3 && musbo export campaigns/line-3   exit code 0 is a GO, 3 a NO-GO, 4 NEED-DATA
+
+The exit code of a GO is 0, of a NO-GO 3, of NEED-DATA 4; with --override it is 0.
 """
 CODES = {"GO": 0, "NO-GO": 3, "NEED-DATA": 4}
 

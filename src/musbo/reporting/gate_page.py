@@ -140,11 +140,16 @@ def _limits(held: Sequence[Held]) -> Section:
     columns: Columns[Held] = {
         "action": lambda row: row.action,
         "share of its steps at a bound": lambda row: "under 10%" if row.at_bound is None else percent(row.at_bound),
-        "largest change in a step, of the range": lambda row: percent(row.change),
-        "allowed": lambda row: "any" if row.allowed is None else percent(row.allowed),
+        "largest change in a step, of the range": lambda row: _share(row.change, "-"),
+        "allowed": lambda row: _share(row.allowed, "any"),
     }
     note = "The largest change is that of 99 % of its steps."
     return Section("Limits", words, sheets=[sheet("limits", "Every action", held, columns, note)])
+
+
+def _share(part: float | None, nothing: str) -> str:
+    """In per cent, of which small ones differ."""
+    return nothing if part is None else f"{100 * part:.3g}%"
 
 
 def _settles(found: Gated) -> Section:
