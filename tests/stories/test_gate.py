@@ -15,7 +15,9 @@ from musbo.campaign.field_campaign import Campaign
 from musbo.campaign.history import history
 from musbo.cli import main
 from musbo.core.errors import UserError
+from musbo.data.rewards import model_rewards
 from musbo.gate.verdict import Rule
+from musbo.tasks import builtin
 from tests.stories.test_rounds import copy, deploy, imitating, logs
 
 UNSURE, STRICT, EASY = Rule(pass_below=0.0, stop_above=1.0), Rule(pass_below=0.0, stop_above=0.0), Rule(pass_below=1.1)
@@ -192,6 +194,33 @@ def test_the_controller_of_the_site_is_the_incumbent_until_a_policy_ran(
     found = campaign.gate()
     assert found.beside.policy == "" and found.beside.earned == found.beside.behaviour
     assert f"--bundle {began.id[:12]}" in campaign.next.text  # more data of the controller would help
+
+
+def test_another_reward_counts_in_what_follows(tmp_path: Path):
+    """What was forecast before is worth nothing, and truth and incumbent are in the new reward."""
+    once = replace(builtin.pointmass, name="own")
+    own = once.reward
+    assert callable(own)
+    twice = replace(once, reward=lambda obs, act, next_obs: 2 * own(obs, act, next_obs))
+    folder = tmp_path / "campaign"
+    campaign = Campaign.new(once, data=[logs()], algo="bc", preset="quick", budget=4, batch_size=100, out=folder)
+    campaign.train()
+    campaign.gate(override="to see")
+    sent = campaign.export()
+    campaign = Campaign(folder, task=twice)
+    campaign.amend(reward=True)
+    recording = deploy(sent.folder, tmp_path / "2.musbo", 1)
+    campaign.ingest([recording], accept=True)
+    assert campaign.status().rounds[1].forecast is None
+    campaign.train()
+    found = campaign.gate(override="to see")
+    batch = musbo.read_batch(recording)
+    assert found.beside.earned == pytest.approx(2 * model_rewards(once, batch).reshape(2, 50).sum(1).mean(), rel=1e-5)
+    recording = deploy(campaign.export().folder, tmp_path / "3.musbo", 2)
+    campaign.ingest([recording], accept=True)
+    earned = 2 * model_rewards(once, musbo.read_batch(recording)).reshape(2, 50).sum(1).mean()
+    said = campaign.status().rounds[2].forecast
+    assert said is not None and said.truth == pytest.approx(earned - found.beside.earned, rel=1e-4)
 
 
 def test_limits_that_it_would_touch(campaign: Campaign, monkeypatch: pytest.MonkeyPatch):
