@@ -195,7 +195,7 @@ def _shaken(leaf: Any, size: float, rng: np.random.Generator) -> Any:
 
 def overfitted(seen: Task, first: Batch, seed: int) -> AnyPolicy:
     """Value gradients on a part of the first batch, with everything trusted."""
-    settings = {"steps": 0, "updates": 300, "window.k": 0.0, "window.errors": 0.0, "handover": "best_imagined"}
+    settings = {"steps": 0, "updates": 300, "window.k": 0.0, "handover": "best_imagined"}
     method = changed(recipe("uvg", "quick", seen), settings)
     name = next(name for name in SIZES if task_of(name).name == seen.name)
     few = stacked_batch(task_of(name), rows_of(first, np.arange(len(first)) < len(first) // 2))
