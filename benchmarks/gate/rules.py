@@ -34,7 +34,8 @@ def better(row: Row) -> bool:
 
 
 def evidence(row: Row) -> Evidence:
-    found = {name: tuple(map(tuple, x)) if isinstance(x, list) else x for name, x in row["evidence"].items()}
+    said: dict[str, Any] = row["evidence"]
+    found: dict[str, Any] = {name: tuple(map(tuple, x)) if isinstance(x, list) else x for name, x in said.items()}
     return Evidence(**found)
 
 
