@@ -1,4 +1,4 @@
-"""Rules on the verdicts of many campaigns: which is chosen, and how often it passes a bad policy or stops a good one."""
+"""Rules on the verdicts of many campaigns: which is chosen, how often it passes a bad policy or stops a good one."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
