@@ -209,7 +209,7 @@ def _(method: ValueGradients, task: Task, rows: int, newest: int) -> dict[str, f
     members = dynamics.init_members(KEY, task, method.dynamics.hidden, method.dynamics.activation, 5)
     M = Dynamics(members, some_scaling(task, n_out))
     level = jnp.ones(())
-    ordinary = Ordinary(jnp.ones(n_out), level, level, level, jnp.zeros((1, n_out)))
+    ordinary = Ordinary(jnp.ones(n_out), level, level, level)
     somewhere, frame, worth = (
         Starts(jnp.zeros((10, task.obs_size)), jnp.asarray(10)),
         frame_of(task),

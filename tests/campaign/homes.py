@@ -16,12 +16,12 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 STEPS = 50
 
 
-def waiting(place: Path) -> Campaign:
+def waiting(place: Path, name: str = "campaign-v1") -> Campaign:
     """A campaign on the point mass whose second round is in the field; 100 transitions are planned."""
     place.mkdir(parents=True)
-    shutil.copytree(GOLDEN / "campaign-v1" / "store", place / "store")
-    for name in (LEDGER, "settings.json"):
-        shutil.copy(GOLDEN / "campaign-v1" / name, place / name)
+    shutil.copytree(GOLDEN / name / "store", place / "store")
+    for file in (LEDGER, "settings.json"):
+        shutil.copy(GOLDEN / name / file, place / file)
     return Campaign(place)
 
 

@@ -22,12 +22,14 @@ import musbo
 from musbo.campaign.events import Collected, Exported
 from musbo.campaign.field_campaign import Campaign
 from musbo.campaign.homecoming import Home
+from musbo.campaign.places import LEDGER
 from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch
 from musbo.data.finding import in_order
 from musbo.tasks.builtin import pointmass as POINTMASS
 from tests.campaign.homes import STEPS, awaited, batch_of, recorded, records, waiting, walks
+from tests.campaign.test_ledger import rewritten
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -617,3 +619,13 @@ def test_a_batch_keeps_who_chose(fresh: Campaign, tmp_path: Path):
     assert isinstance(event, Collected)
     home: Batch = musbo.read_batch(fresh.folder / "store" / event.artefact)
     assert home.by[:5].tolist() == [-2] * 5 and home.by[STEPS : STEPS + 3].tolist() == [-3] * 3
+
+
+@pytest.mark.parametrize("told", ["x", "[1]", "{"])
+def test_limits_in_a_ledger_that_are_none_are_a_sentence(tmp_path: Path, told: str):
+    campaign = waiting(tmp_path / "campaign")
+    rewritten(
+        campaign.folder / LEDGER, lambda payload: payload.replace('"limits": ""', f'"limits": {json.dumps(told)}')
+    )
+    with pytest.raises(UserError, match="its limits"):
+        campaign.export()

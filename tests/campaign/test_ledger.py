@@ -362,11 +362,70 @@ def forge(path: Path, kind: str, payload: str) -> None:
     database.close()
 
 
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("finished", '{"type": "event/finished", "version": 1, "fields": {}}'),
+        ("withdrawn", '{"type": "event/withdrawn", "version": 1, "fields": {}}'),
+        ("evaluated", '{"type": "event/evaluated", "version": 1, "fields": {"seconds": 1.0}}'),
+    ],
+)
+def test_an_event_that_could_not_come_then_is_refused(tmp_path: Path, kind: str, payload: str) -> None:
+    """Whoever reads does not have to think of orders that the ledger takes from nobody."""
+    with Ledger(path := tmp_path / "ledger", create=True) as ledger:
+        fill(ledger, "created")
+    forge(path, kind, payload)
+    with Ledger(path) as ledger, pytest.raises(UserError, match="event 2 cannot stand there .*restore"):
+        ledger.status()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("time", "x"), ("time", -1.0), ("time", 1e300), ("deployment", "x"), ("deployment", -1)]
+)
+def test_rows_of_other_types_are_refused(tmp_path: Path, column: str, value: object) -> None:
+    """SQLite keeps a text in a column of numbers, and its hash is right."""
+    shutil.copy(GOLDEN / "campaign-v1" / "ledger.sqlite", path := tmp_path / "ledger")
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA ignore_check_constraints = ON")
+    database.execute("DROP TRIGGER events_stay_as_they_are")
+    database.execute(f"UPDATE events SET {column} = ? WHERE id = 1", (value,))
+    database.commit()
+    database.close()
+    rewritten(path, str)
+    with Ledger(path) as ledger, pytest.raises(UserError, match="event 1 is no row of a ledger"):
+        ledger.events()
+
+
+FOREVER = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"DROP TABLE metrics; CREATE VIEW metrics AS {FOREVER} 1 AS deployment, '' AS stage, x AS step, 1 AS total, "
+        "'{}' AS row FROM t;",
+        "DROP TABLE metrics; CREATE TABLE metrics (deployment, stage, step, total);"
+        "ALTER TABLE metrics ADD COLUMN row GENERATED ALWAYS AS (hex(zeroblob(400000000))) VIRTUAL;",
+        f"CREATE TRIGGER slow BEFORE INSERT ON events BEGIN {FOREVER} max(x) FROM t; END;",
+        "DROP TRIGGER events_stay; CREATE TRIGGER events_stay AFTER INSERT ON events BEGIN DELETE FROM metrics; END;",
+        "CREATE TABLE other (x);",
+    ],
+)
+def test_a_ledger_that_computes_is_refused(tmp_path: Path, script: str) -> None:
+    """Views and computed columns may have no end, and a trigger would run in our transactions."""
+    shutil.copy(GOLDEN / "campaign-v1" / "ledger.sqlite", path := tmp_path / "ledger")
+    database = sqlite3.connect(path)
+    database.executescript(script)
+    database.close()
+    with pytest.raises(UserError, match="which no ledger of musbo has: restore it"):
+        Ledger(path, writable=True)
+
+
 def rewritten(path: Path, change: Callable[[str], str]) -> None:
     """Change every payload, with hashes that are right."""
     database = sqlite3.connect(path)
     for trigger in ("events_stay", "events_stay_as_they_are"):
-        database.execute(f"DROP TRIGGER {trigger}")
+        database.execute(f"DROP TRIGGER IF EXISTS {trigger}")
     chain = "0" * 64
     for *row, payload, _ in database.execute("SELECT * FROM events ORDER BY id").fetchall():
         new = change(payload)

@@ -214,6 +214,20 @@ def test_arrays_that_are_refused(tmp_path: Path, make):
     assert len(musbo.read_batch(path)) == 9
 
 
+def test_parquet_of_text_that_is_none_and_of_lists_is_refused(tmp_path: Path, make):
+    table = pa.table(flat(make([5, 4])))
+    half = pa.array(["\ud800".encode("utf-8", "surrogatepass")] * 9, pa.binary()).view(pa.string())
+    names = parse_mapping({"obs": ["x"], "act": ["u"], "reward": "r", "next_obs": ["y"], "episode": "e"}, "m.toml")
+    for column, message in (
+        (half, "is not a readable Parquet file"),
+        (pa.array([[i] for i in range(9)]), "column e must hold one value in a row, but its type is list"),
+        (pa.array([{"a": i} for i in range(9)]), "column e must hold one value in a row, but its type is struct"),
+    ):
+        pq.write_table(table.append_column("e", column), path := tmp_path / "odd.parquet")
+        with pytest.raises(UserError, match=message):
+            musbo.read_batch(path, names)
+
+
 # HDF5
 
 

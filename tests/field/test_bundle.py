@@ -4,6 +4,7 @@ import ast
 import hashlib
 import io
 import json
+import math
 import shutil
 import struct
 import subprocess
@@ -335,6 +336,22 @@ def test_weights_and_manifests_that_were_changed_on_purpose(
         opened(resealed({**sound, name: old[:at] + new + old[at + gone :]}), tmp_path_factory.getbasetemp())
     except FieldError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sigma", "x"), ("sigma", None), ("sigma", math.nan), ("sigma", 1e300), ("sigma", "0.5"), ("largest", [1]),
+        ("largest", None), ("ordinary", {}),
+    ],
+)  # fmt: skip
+def test_exploration_that_does_not_work_is_found_before_the_first_step(
+    sound: dict[str, bytes], tmp_path: Path, key: str, value: object
+):
+    manifest = json.loads(sound["manifest.json"])
+    manifest["explore"][key] = value
+    with pytest.raises(FieldError):
+        opened(resealed({**sound, "manifest.json": json.dumps(manifest).encode()}), tmp_path)
 
 
 def test_arrays_of_objects_bombs_and_strange_headers_are_refused(sound: dict[str, bytes], tmp_path: Path):

@@ -15,6 +15,9 @@ import pytest
 import musbo
 from musbo.campaign.events import Amended
 from musbo.campaign.field_campaign import Campaign
+from musbo.campaign.history import history
+from musbo.campaign.homecoming import Unaccepted
+from musbo.campaign.news import Began, News
 from musbo.cli import main
 from musbo.core.errors import UserError
 from musbo.data.batch import Batch, make_batch
@@ -215,6 +218,76 @@ def _after(obs, act, next_obs):
 
 
 BELOW = "def reward(obs, act, next_obs):\n    return -abs(next_obs[0] - 1.5)\n"
+
+
+OTHERS = {
+    "name": ('name = "level"', 'name = "height"', "the name of observation 0 is height and was level"),
+    "unit": ('unit = "m"', 'unit = "cm"', "the unit of observation level is cm and was m"),
+    "range": ("high = 3", "high = 5", "the upper end of the range of observation level is 5 and was 3"),
+    "change": ("change = 0.5", "change = 0.25", "the largest change in a step of action valve is 0.25 and was 0.5"),
+    "interval": ("interval = 0.5", "interval = 2.0", "the interval is 2 and was 0.5"),
+}
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign whose task names a function, with a bundle in the field; tests take copies."""
+    place = tmp_path_factory.mktemp("declared")
+    (place / "plant.toml").write_text(PLANT.replace('"learned"', '"reward.py:reward"'))
+    (place / "reward.py").write_text(BELOW)
+    campaign = Campaign.new(
+        str(place / "plant.toml"), data=[logs()], algo="bc", preset="quick", budget=3, batch_size=60,
+        out=place / "campaign",
+    )  # fmt: skip
+    campaign.train()
+    assert campaign.export().notes == ()
+    return place
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_another_definition_is_said_and_wants_amend(
+    declared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+):
+    shutil.copytree(declared, tmp_path / "here")
+    old, new, said = OTHERS[what]
+    folder, plant = tmp_path / "here" / "campaign", tmp_path / "here" / "plant.toml"
+    plant.write_text(plant.read_text().replace(old, new, 1))
+    campaign = Campaign(folder, trust_task=True)
+    seen: list[News] = []
+    campaign.train(observe=seen.append)
+    assert isinstance(seen[0], Began)
+    made = campaign.export()
+    for text in (seen[0].cautions[0].text, made.notes[-1]):
+        assert said in text and f"`musbo amend {folder} --definition`" in text
+    recording = deploy(made.folder, tmp_path / "r.musbo")
+    with pytest.raises(Unaccepted, match="warning.*the definition of the task has changed") as refused:
+        campaign.ingest([recording])
+    assert said in str([each.text for each in refused.value.findings])
+    assert main(["export", str(folder), "--trust-task"]) == 0 and said in capsys.readouterr().out
+    assert main(["amend", str(folder), "--definition", "--trust-task"]) == 0
+    assert campaign.export().notes == () and campaign.next.verb == "ingest"  # the policy is as good as before
+    assert not any(each.kind == "task changed" for each in campaign.ingest([recording], accept=True).findings)
+    assert [line.text for line in history(folder) if line.kind == "amended"] == ["definition"]
+
+
+def test_a_file_that_says_the_same_in_other_words_is_a_note(declared: Path, tmp_path: Path):
+    shutil.copytree(declared, tmp_path / "here")
+    reward = tmp_path / "here" / "reward.py"
+    reward.write_text("# how far the level is off\n" + reward.read_text())
+    campaign = Campaign(tmp_path / "here" / "campaign", trust_task=True)
+    assert any("but not its definition or its values" in note for note in campaign.export().notes)
+
+
+def test_what_cannot_be_amended_is_named(declared: Path, tmp_path: Path):
+    shutil.copytree(declared, tmp_path / "here")
+    plant = tmp_path / "here" / "plant.toml"
+    plant.write_text(plant.read_text().replace("history = 2", "history = 3"))
+    campaign = Campaign(tmp_path / "here" / "campaign", trust_task=True)
+    for verb in (campaign.train, campaign.export, lambda: campaign.amend(definition=True)):
+        with pytest.raises(
+            UserError, match=r"began with \(the history is 3 and was 2\): restore it, or start anew with"
+        ):
+            verb()
 
 
 def test_a_copy_on_another_machine_needs_no_other_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,6 @@
-"""What comes home to a campaign in the field, and what lies in it, damaged in a random way: refused or still valid.
+"""What comes home to a campaign in the field, and what lies in it, damaged or forged: refused or still valid.
 
-    python -m tests.trust.damaged_homes PLACE SEED FLIPS MANGLES KIND ...
+    python -m tests.trust.damaged_homes PLACE SEED DAMAGED FORGED KIND ...
 
 works in PLACE, in a process of its own, so that its memory is that of the readers, and so that one that dies is
 noticed. Every damaged file is given to the verbs that read it. Whatever happens, the folder of the campaign holds what
@@ -9,34 +9,36 @@ it held before, or what the verb that succeeded had to add; nothing beside it is
 
 import collections
 import contextlib
+import faulthandler
 import hashlib
 import io
 import json
 import os
-import pickle
 import random
 import shutil
-import struct
 import sys
 import time
-import zipfile
-import zlib
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import musbo
 from musbo.campaign.field_campaign import Campaign
+from musbo.campaign.ledger import Ledger
+from musbo.campaign.places import LEDGER
 from musbo.cli import main as musbo_main
 from musbo.core.errors import UserError
 from musbo.field.runtime import FieldError, Runtime
-from tests.campaign.homes import awaited, batch_of, recorded, records, waiting, walks
-from tests.trust.damage import flip, mangle, peak
+from tests.campaign.homes import GOLDEN, awaited, batch_of, recorded, records, waiting, walks
+from tests.trust import forge
+from tests.trust.damage import SLOWEST, flip, mangle, peak
 
 MAPPING = 'obs = ["obs"]\nact = ["act"]\nreward = "reward"\nnext_obs = ["next_obs"]\nepisode = "episode"\n'
 MADE = walks(4)
+OF = {"campaign": ("campaign-v1", "home.musbo"), "rounds": ("campaign-v2", "other.musbo")}
+"""Campaigns, each with what it is a copy of and what comes home to it."""
 
 
 def make(place: Path) -> None:
@@ -47,6 +49,9 @@ def make(place: Path) -> None:
     shutil.rmtree(place / "campaign")  # that export left its lock, and was written down
     waiting(place / "campaign")
     recorded(place / "home.musbo", records(MADE), bundle)
+    recorded(place / "other.musbo", records(MADE), awaited(waiting(place / "rounds", OF["rounds"][0])))
+    for name in ("run-v1", "run-v2"):
+        shutil.copytree(GOLDEN / name, place / name)
     batch = batch_of(MADE)
     musbo.write_batch(place / "home.parquet", batch)
     arrays = {name: getattr(batch, name) for name in ("obs", "act", "reward", "next_obs", "episode")}
@@ -59,10 +64,11 @@ def make(place: Path) -> None:
 
 def said(*words: str) -> tuple[int, str]:
     """The exit code of a command, and what it prints; an exception of it is not caught."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = musbo_main(list(words))
-    return code, out.getvalue() + err.getvalue()
+    sink = io.BytesIO()
+    with io.TextIOWrapper(sink, encoding="utf-8", write_through=True) as out:  # which takes no half of a character
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = musbo_main(list(words))
+        return code, sink.getvalue().decode()
 
 
 def told(*words: str) -> str:
@@ -103,33 +109,77 @@ def leaving(place: Path, file: Path) -> str:
     bundle, before = (file if file.suffix == ".zip" else file.parent), everything(place)
     verified = told("verify", str(bundle))
     try:
-        with Runtime(bundle, fallback=[0.0, 0.0], seed=0) as controller:
-            action = controller.act(np.zeros(4, np.float32))
-        ran = "valid" if action is not None and np.all(np.abs(action) <= 1) else "WILD"
+        ran = drive(bundle, place / "driven.musbo")
     except FieldError as error:
         ran = "refused" if str(error).strip() else "EMPTY"
-    if everything(place) != before:
-        return "CHANGED SOMETHING"
+    for own in ("driven.musbo", "counts.json", "latched.json", "bundle/counts.json", "bundle/latched.json"):
+        (place / own).unlink(missing_ok=True)
+    if (now := everything(place)) != before:
+        return f"CHANGED {sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))}"
     # limits.toml is the site's: the runtime reads it, and the bundle is sound without.
-    return ran if ran == verified else f"VERIFY SAYS {verified}, THE RUNTIME {ran}"
+    same = ran == verified or (verified == "valid" and ran == "refused")
+    return ran if same else f"VERIFY SAYS {verified}, THE RUNTIME {ran}"
+
+
+def drive(bundle: Path, record: Path) -> str:
+    """Steps of an episode, an observation that is none, and a recording of it all."""
+    with Runtime(bundle, fallback=[0.0, 0.0], seed=0, record=record) as controller:
+        for value in (0.0, 0.1, -0.1, np.nan, 0.0):
+            action = controller.act(np.full(4, value, np.float32), reward=0.0)
+            if action is None or not np.all(np.abs(action) <= 1):
+                return "WILD"
+        controller.end(np.zeros(4, np.float32))
+    return "valid"
+
+
+LOOKING: tuple[tuple[str, ...], ...] = (
+    ("status",), ("status", "--json"), ("history",), ("history", "--json"), ("verify",), ("verify", "--json"),
+)  # fmt: skip
+WRITING: tuple[tuple[str, ...], ...] = (
+    ("amend", "--budget", "9"), ("withdraw", "2"), ("abandon", "2", "--never-ran"), ("abandon", "2", "--spent", "x"),
+    ("judge", "--go", "x"), ("export",), ("export", "--bundle", "a"), ("export", "--bundle", "95"),
+    ("export", "--bundle", "9a"), ("export", "--bundle", "1"),
+)  # fmt: skip
 
 
 def lying(place: Path, file: Path) -> str:
-    """The ledger or an artefact of a campaign: what every verb says that looks, and one that would write."""
-    folder, before = place / "campaign", everything(place)
-    found = [told(verb, str(folder)) for verb in ("status", "history", "verify")]
+    """The ledger or an artefact of a campaign: what every verb says that looks, and some that would write."""
+    folder = next(parent for parent in file.parents if parent.parent == place)
+    golden, home = OF[folder.name]
+    rng = random.Random(hashlib.sha256((folder / LEDGER).read_bytes()).hexdigest())
+    before = everything(place)
+    found = [told(*words, str(folder)) for words in LOOKING]
     if everything(place) != before:
         return "CHANGED SOMETHING"
-    found.append(told("ingest", str(folder), str(place / "home.musbo"), "--accept"))
+    whole = (folder / LEDGER).read_bytes()
+    for verb, *words in rng.sample(WRITING, 2):
+        found.append(told(verb, str(folder), *words))
+        (folder / LEDGER).write_bytes(whole)
+    found.append(told("ingest", str(folder), str(place / home), "--accept"))
     changed = {name for name, digest in everything(place).items() if before.get(name) != digest}
-    if any(not name.startswith("campaign/") for name in changed):
+    if any(not name.startswith(f"{folder.name}/") for name in changed):
         return f"CHANGED {sorted(changed)}"
     wrong = [each for each in found if each not in ("valid", "refused")]
-    if not wrong and found[2] == "valid" and found[3] == "valid" and Campaign(folder).verify().problems:
+    if not wrong and found[4] == "valid" and found[-1] == "valid" and Campaign(folder).verify().problems:
         return "UNSOUND AFTERWARDS"
     shutil.rmtree(folder)
-    waiting(folder)
-    return wrong[0] if wrong else "refused" if "refused" in found[:3] else "valid"
+    waiting(folder, golden)
+    return wrong[0] if wrong else "refused" if "refused" in found[:6] else "valid"
+
+
+def former(place: Path, file: Path) -> str:
+    """The ledger of an older format, which is upgraded: in memory, and in its place."""
+    folder = file.parent
+    found = [told(*words, str(folder)) for words in LOOKING[::2]]
+    try:
+        with Ledger(file, writable=True) as ledger:
+            ledger.verify()
+    except UserError as error:
+        found.append("refused" if str(error).strip() else "EMPTY")
+    for kept in folder.glob("ledger.v*.sqlite"):
+        kept.unlink()
+    wrong = [each for each in found if each not in ("valid", "refused")]
+    return wrong[0] if wrong else "refused" if "refused" in found else "valid"
 
 
 def everything(place: Path) -> dict[str, str]:
@@ -148,91 +198,43 @@ KINDS: dict[str, tuple[str, Callable[[Path, Path], str]]] = {
     "bundle": ("bundle/*", leaving),
     "archive": ("bundle.zip", leaving),
     "ledger": ("campaign/ledger.sqlite", lying),
+    "rounds": ("rounds/ledger.sqlite", lying),
+    "former": ("run-v*/ledger.sqlite", former),
     "artefact": ("campaign/store/*", lying),
 }
 """What is damaged, and who reads it."""
 
 
-# Damage that is not random: what checksums do not find, because it is made anew
+FORGERS: dict[str, Callable[[Path, Path, random.Random], forge.Forgery]] = {
+    "recording": lambda place, file, rng: {file: forge.recording(file.read_bytes(), rng)},
+    "batch": lambda place, file, rng: {file: forge.parquet(file.read_bytes(), rng)},
+    "npz": lambda place, file, rng: {file: forge.npz(file.read_bytes(), rng)},
+    "bundle": lambda place, file, rng: forge.folder(file.parent, rng),
+    "archive": lambda place, file, rng: {file: forge.archive(file.read_bytes(), rng)},
+    "ledger": lambda place, file, rng: {file: forge.ledger(file.read_bytes(), rng)},
+    "rounds": lambda place, file, rng: {file: forge.ledger(file.read_bytes(), rng)},
+    "former": lambda place, file, rng: {file: forge.ledger(file.read_bytes(), rng)},
+    "artefact": lambda place, file, rng: forge.artefact(file, place / "campaign" / LEDGER, rng),
+}
+"""How each is made anew, so that its checksums are right."""
 
 
-class Trap:
-    """What would run if it were unpickled."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.makedirs, (os.environ["TRAP"], 0o777, True)
-
-
-def forged(kind: str, data: bytes, rng: random.Random) -> bytes:
-    """A file whose author knew what the readers check."""
-    if kind == "recording":
-        return _forged_recording(data, rng)
-    if kind in ("npz", "archive"):
-        return _forged_zip(data, rng)
-    return mangle(data, rng)
+def hurt(place: Path, file: Path, kind: str, how: str, rng: random.Random) -> forge.Forgery:
+    if how == "forge":
+        return FORGERS[kind](place, file, rng)
+    return {file: (flip if how == "flip" else mangle)(file.read_bytes(), rng)}
 
 
-def _forged_recording(data: bytes, rng: random.Random) -> bytes:
-    """Other numbers, with the right checksums: any bits at all in some records, or another header."""
-    length = struct.unpack_from("<I", data, 12)[0]
-    begin = 20 + length
-    header, body = json.loads(data[16 : 16 + length]), bytearray(data[begin:])
-    width = 40 + 4 * (len(header["obs"]) + 3 * len(header["act"]))
-    if rng.random() < 0.4:
-        key = rng.choice(list(header))
-        odd = [None, 7, -1, 1e999, "", "x" * 5000, [], ["a"] * 3, {}, [[]] * 20, True, "../../../etc/passwd", "\0"]
-        header[key] = rng.choice(odd)
-        if rng.random() < 0.2:
-            del header[key]
-    for _ in range(rng.randrange(1, 40)):
-        row = rng.randrange(len(body) // width)
-        at = row * width + rng.randrange(8, width - 4)
-        body[at : at + rng.choice((1, 2, 4, 8))] = rng.choice(
-            [b"\0", b"\xff\xff\xff\xff", b"\0\0\xc0\x7f", b"\0\0\x80\x7f", rng.randbytes(4), rng.randbytes(8)]
-        )
-        body = body[: len(data) - begin].ljust(len(data) - begin, b"\0")
-        start = row * width
-        for first in (start, min(start + width, len(body) - width)):
-            struct.pack_into("<I", body, first + width - 4, zlib.crc32(body[first : first + width - 4]))
-    text = json.dumps(header).encode()
-    head = b"MUSBOREC" + struct.pack("<II", 1, len(text)) + text
-    return head + struct.pack("<I", zlib.crc32(head)) + bytes(body)
-
-
-def _forged_zip(data: bytes, rng: random.Random) -> bytes:
-    """Members with other names, other contents, pickles among them, and very much of nothing."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    name = rng.choice(list(members))
-    objects = io.BytesIO()
-    np.lib.format.write_array(objects, np.array([Trap(), Trap()], object), allow_pickle=True)
-    odd = {
-        "traversal": ("../../outside", members[name]),
-        "absolute": (os.environ["TRAP"] + "/outside", members[name]),
-        "objects": (name, objects.getvalue()),
-        "pickle": (name, pickle.dumps(Trap())),
-        "bomb": (name, bytes(60_000_000)),
-        "new bomb": ("bomb.npy", bytes(60_000_000)),
-        "mangled": (name, mangle(members[name], rng)),
-        "empty": (name, b""),
-        "folder": ("folder/", b""),
-        "twice": (name, members[name]),
-    }
-    kind = rng.choice(list(odd))
-    other, content = odd[kind]
-    if kind not in ("traversal", "absolute", "new bomb", "folder", "twice"):
-        members[name] = content
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for each, value in members.items():
-            archive.writestr(each, value)
-        if other not in members or kind == "twice":
-            import warnings
-
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that the name is there already
-                archive.writestr(other, content)
-    return sink.getvalue()
+def put(files: forge.Forgery) -> forge.Forgery:
+    """Write these files; what they were before."""
+    before: forge.Forgery = {path: path.read_bytes() if path.is_file() else None for path in files}
+    for path, data in files.items():
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    return before
 
 
 def damaged(place: Path, kind: str, how: str, seed: int, count: int) -> Iterator[tuple[str, float]]:
@@ -242,30 +244,30 @@ def damaged(place: Path, kind: str, how: str, seed: int, count: int) -> Iterator
     for number in range(count):
         rng = random.Random(f"{kind} {how} {seed} {number}")
         file = rng.choice(files)
-        before = file.read_bytes()
-        hurt: dict[str, Callable[[], bytes]] = {
-            "flip": lambda before=before, rng=rng: flip(before, rng),
-            "mangle": lambda before=before, rng=rng: mangle(before, rng),
-            "forge": lambda before=before, rng=rng: forged(kind, before, rng),
-        }
-        file.write_bytes(hurt[how]())
+        before = put(hurt(place, file, kind, how, rng))
+        faulthandler.dump_traceback_later(60, exit=True)  # one that hangs in C hears nothing else
         began = time.process_time()
         try:
             outcome = read(place, file)
         except UserError as error:
             outcome = "refused" if str(error).strip() else "EMPTY"
         except Exception as error:
-            outcome = f"TRACEBACK {type(error).__name__}: {error}"
+            frames = [each for each in traceback.extract_tb(error.__traceback__) if "/musbo/" in each.filename]
+            where = ", ".join(f"{Path(each.filename).name}:{each.lineno}" for each in frames[-3:])
+            outcome = f"TRACEBACK {type(error).__name__}: {str(error)[:200]} ({where})"
+        seconds = time.process_time() - began
+        faulthandler.cancel_dump_traceback_later()
+        if seconds >= SLOWEST:
+            outcome = f"SLOW {seconds:.1f} {outcome}"
         if outcome not in ("valid", "refused"):
             outcome = f"{kind} {how} {number}, {file.name}: {outcome}"
         if os.path.exists(os.environ["TRAP"]):
             outcome = f"{kind} {how} {number}: UNPICKLED OR WRITTEN"
-        yield outcome, time.process_time() - began
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(before)
+        yield outcome, seconds
+        put(before)
 
 
-def main(place: str, seed: str, flips: str, mangles: str, *kinds: str) -> None:
+def main(place: str, seed: str, damages: str, forgeries: str, *kinds: str) -> None:
     """A line of JSON for every kind of file and of damage."""
     root = Path(place)
     os.environ["TRAP"] = str(root.parent / "sprung")
@@ -275,7 +277,7 @@ def main(place: str, seed: str, flips: str, mangles: str, *kinds: str) -> None:
     whole = {kind: KINDS[kind] for kind in kinds}
     for kind, (pattern, read) in whole.items():
         assert read(root, min(path for path in root.glob(pattern) if path.is_file())) == "valid", kind
-    counts = {"flip": int(flips), "mangle": int(mangles), "forge": int(mangles)}
+    counts = {"flip": int(damages), "mangle": int(damages), "forge": int(forgeries)}
     for kind in kinds:
         for how, count in counts.items():
             found: collections.Counter[str] = collections.Counter()

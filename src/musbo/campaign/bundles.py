@@ -21,7 +21,7 @@ from musbo.core.durable import sync_folder, write_whole
 from musbo.core.errors import UserError
 from musbo.core.inside import given, inside
 from musbo.core.plain import plain
-from musbo.core.text import parse_toml, read_text
+from musbo.core.text import parse_json, parse_toml, read_text
 from musbo.data.batch import Batch
 from musbo.data.files import batch_from_bytes
 from musbo.data.history import stacked_batch
@@ -123,6 +123,14 @@ def read_limits(limits: str | Path | Mapping[str, Any] | None) -> Mapping[str, A
         raise UserError(f"{limits} cannot be read: {error.strerror}; check the path.") from error
 
 
+def parse_limits(text: str, run: Path) -> dict[str, Any]:
+    """The limits that a campaign was told."""
+    found = parse_json(text or "{}", f"{run} (its limits)")
+    if not isinstance(found, dict):
+        raise UserError(f"{run} is damaged (its limits are no table): restore it from a copy, or amend them")
+    return found
+
+
 def limits_of(shape: TaskShape, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a campaign's bundles, as far as they follow from no data; refused where no bundle could have them."""
     anywhere = (np.full(shape.obs_size, -ANY, np.float32), np.full(shape.obs_size, ANY, np.float32))
@@ -155,14 +163,16 @@ def make(run: Path, limits: Mapping[str, Any], leaving: Leaving | None = None, p
     return Made(contents(state.policy, actor, _seen(task, batches, created.task), about, limits), about.task, d)
 
 
-def make_first(created: Created, task: Task, limits: Mapping[str, Any], leaving: Leaving) -> Made:
+def make_first(created: Created, limits: Mapping[str, Any], leaving: Leaving) -> Made:
     """The bundle of a campaign that has no policy yet."""
     about = replace(_left(_about(created, 0, leaving.head, explores=True), leaving), history=0)
+    shape = created.task
     low, high = (
-        np.asarray(ends or (sign * ANY,) * task.obs_size, np.float32)
-        for ends, sign in ((task.obs_low, -1), (task.obs_high, 1))
+        np.asarray(ends or (sign * ANY,) * shape.obs_size, np.float32)
+        for ends, sign in ((shape.obs_low, -1), (shape.obs_high, 1))
     )
-    return Made(baseline_contents((task.low, task.high), (low, high), about, limits), about.task, 0)
+    bounds = (np.asarray(shape.act_low, np.float32), np.asarray(shape.act_high, np.float32))
+    return Made(baseline_contents(bounds, (low, high), about, limits), about.task, 0)
 
 
 def again(archive: bytes, limits: Mapping[str, Any], awaited: bool, leaving: Leaving) -> Made:

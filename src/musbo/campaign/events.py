@@ -319,7 +319,9 @@ class Amended:
     limits: str | None = None
     """All that count from now on, as JSON."""
     task: TaskShape | None = None
-    """With another reward function: its task."""
+    """The task as it is now."""
+    reward: bool = True
+    """Whether its functions are others, and not its names, units, ranges or interval alone."""
     task_digest: str | None = None
     task_values: tuple[float, ...] = ()
     probed: tuple[Probed, ...] = ()

@@ -213,7 +213,7 @@ class Campaign:
             now = runner.status()
             if not now.may_leave:
                 raise UserError(f"there is nothing to export yet. {self._says(now)}")
-            told = {**json.loads(now.creation.limits or "{}"), **bundles.read_limits(limits)}
+            told = {**bundles.parse_limits(now.creation.limits, self.folder), **bundles.read_limits(limits)}
             if bundle is None:
                 make, event = self._leaving(runner, candidate, told)
             else:
@@ -226,7 +226,7 @@ class Campaign:
         if now.begins:
             if candidate is not None:
                 raise UserError("there is no candidate yet: your own controller acts in the first round.")
-            return partial(bundles.make_first, now.creation, runner.task, limits), Exported("", "", 0, "")
+            return partial(bundles.make_first, now.creation, limits), Exported("", "", 0, "")
         d = max(now.trained)
         chosen = now.trained[d] if candidate is None else self._candidate(now, candidate)
         verdict = self._verdict(now, chosen.policy)
@@ -263,7 +263,8 @@ class Campaign:
             if now.finished:
                 runner.write_results()  # another candidate may count from now on
         name = "final" if number is None else f"round-{number}"
-        return bundles.put(self.folder, f"{name}-{event.bundle[:8]}", out, made)
+        bundle = bundles.put(self.folder, f"{name}-{event.bundle[:8]}", out, made)
+        return replace(bundle, notes=(*bundle.notes, *(each.text for each in runner.noticed)))
 
     def _once(self, runner: Runner, make: Make, event: Exported, number: int | None) -> tuple[Made, Exported]:
         """The bundle, and what is written down of it: the same again, if it left for this round before."""
@@ -404,16 +405,17 @@ class Campaign:
         budget: int | None = None,
         limits: str | Path | Mapping[str, Any] | None = None,
         reward: bool = False,
+        definition: bool = False,
         reason: str = "",
     ) -> None:
-        """Change the budget, the limits of every further bundle, or the reward function.
+        """Change the budget, the limits of every further bundle, or what counts of the task.
 
-        Limits that are not named stay as they were. With `reward`, the task as it is now counts; all data get the
-        rewards of its function.
+        Limits that are not named stay as they were. With `definition`, the names, units, ranges and interval of the
+        task are those of now. With `reward`, its functions are, too; all data get the rewards of its function.
         """
-        if budget is None and limits is None and not reward:
-            raise UserError("say what to change: the budget, the limits or the reward.")
-        with self._opened(task=reward, amending=reward) as runner:
+        if budget is None and limits is None and not (reward or definition):
+            raise UserError("say what to change: the budget, the limits, the reward or the definition of the task.")
+        with self._opened(task=reward or definition, amending=reward) as runner:
             now = runner.status()
             if budget is not None and budget < max(now.deployed, 1):
                 raise UserError(f"{now.deployed} deployments are spent: a budget of {budget} is too small.")
@@ -423,7 +425,7 @@ class Campaign:
                 bundles.limits_of(now.creation.task, found)
                 told = json.dumps(found)
             event = Amended(budget, told, reason=reason)
-            if reward:
+            if reward or definition:
                 source = self._keep_task(now.creation)
                 event = replace(
                     event,
@@ -431,6 +433,7 @@ class Campaign:
                     task_digest=source,
                     task_values=probe_values(runner.task),
                     probed=probed_again(runner.task, runner.store, now),
+                    reward=reward,
                 )
             runner.ledger.append(event, now.deployment)
 

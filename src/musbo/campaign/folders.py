@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from musbo.campaign.definition import differences
 from musbo.campaign.events import Brought, Created
 from musbo.campaign.kept_task import files_to_keep, keep, task_place
 from musbo.campaign.ledger import Ledger
@@ -23,6 +24,7 @@ from musbo.core.errors import UserError
 from musbo.core.lock import lock
 from musbo.data.checks import require_sound
 from musbo.data.files import write_parquet
+from musbo.data.finding import Finding
 from musbo.data.logs import Logs
 from musbo.data.rewards import rewarded
 from musbo.field.dry_run import Tried, dry_run, probe_values
@@ -199,7 +201,16 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False, amending:
     ):
         return created, task
     if created.task != shape_of(task):
-        raise UserError(f"task {created.settings.task} is not what this run began with: restore it, or start anew.")
+        said = differences(created.task, shape_of(task))
+        raise UserError(
+            f"task {created.settings.task} is not what this run began with ({said}): restore it, or start anew"
+            + (
+                f" with its data (`musbo new --data`). If the reward or the termination alone is meant to be another, "
+                f"say so with `musbo amend {folder} --reward`."
+                if created.field
+                else "."
+            )
+        )
     if created.task_values and (where := where_changed(task, Store(folder / STORE), now)) is not None:
         raise UserError(
             f"the reward or the termination of task {created.settings.task} gives other values than when this run "
@@ -207,6 +218,22 @@ def open_task(folder: Path, given: Task | None, trusted: bool = False, amending:
             + (f", or say that it is meant with `musbo amend {folder} --reward`." if created.field else ".")
         )
     return created, task
+
+
+def noticed(folder: Path, created: Created, task: Task, given: Task | None) -> tuple[Finding, ...]:
+    """What of the task of a campaign in the field is other than when it began, and may be: see `open_task`."""
+    if not created.field:
+        return ()
+    if said := differences(created.task, shape_of(task)):
+        what = f"the definition of the task has changed since the campaign began: {said}"
+        do = (
+            f"restore it, or say that it is meant with `musbo amend {folder} --definition`; bundles have the former one"
+        )
+        return (Finding("task changed", "warning", what, do),)
+    if given is None and task_changed(folder, created):
+        what = "the file of the task has changed since the campaign began, but not its definition or its values"
+        return (Finding("task changed", "note", what, "nothing, if that is meant"),)
+    return ()
 
 
 def task_changed(folder: Path, created: Created) -> bool:

@@ -4,7 +4,6 @@ It is compared with the incumbent: the policy whose bundle collected the newest 
 campaign did, the behaviour in that batch.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -122,7 +121,7 @@ def gate(runner: Runner, number: int, margin: float | None, override: str) -> Ga
     evidence = gather(runner.seen, data, *policies, key, REFIT, FITTED)
     said, rule = foreseen(runner.ledger.events(), now), Rule()
     ruling = rule_on(rule, evidence, bad, past(said, rule))
-    held = _held(runner.task, json.loads(now.creation.limits or "{}"), evidence)
+    held = _held(runner.task, bundles.parse_limits(now.creation.limits, runner.folder), evidence)
     ruling = replace(ruling, reasons=(*ruling.reasons, *_kept_back(held), why))
     good = ruling.word == "GO"
     why_not = "" if good else override  # there is nothing to override in a GO

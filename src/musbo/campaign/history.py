@@ -106,7 +106,7 @@ def _text(what: What) -> str:
         case Withdrawn(reason):
             return "its bundles were called back, and nothing is spent" + (f": {reason}" if reason else "")
         case Amended(budget, limits, task, reason=reason):
-            told = {f"budget {budget}": budget, "limits": limits, "reward": task}
+            told = {f"budget {budget}": budget, "limits": limits, "reward" if what.reward else "definition": task}
             return ", ".join(name for name, value in told.items() if value is not None) + f" {reason}".rstrip()
         case Failed(text):
             return text

@@ -8,10 +8,11 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import TypeAlias
 
-from musbo.campaign.events import Collected, Exported
+from musbo.campaign.events import Amended, Collected, Created, Exported
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import RECORDING
 from musbo.campaign.runner import Runner
+from musbo.campaign.settings import TaskShape
 from musbo.campaign.store import Store
 from musbo.core.diagnostics import Caution, Findings
 from musbo.core.errors import UserError
@@ -28,6 +29,7 @@ from musbo.data.preview import Preview, previews_with
 from musbo.data.readers.choose import MINARI, require_file
 from musbo.data.readers.recording import is_recording, ledger_head
 from musbo.data.rewards import rewarded
+from musbo.data.said import strangers
 from musbo.gate.real import tells
 from musbo.tasks.task import Task
 
@@ -226,7 +228,10 @@ def examined(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding
     """What the doctor says, the gravest first; `said` is the bundle that made what does not name its own."""
     logs = [each.logs for each in every]
     found = [*refused, *_belong(runner.ledger, every, said)]
-    found += examine(logs, _as_told(runner), runner.batches(), Expected(runner.settings.batch_size))
+    found += [replace(each, source=logs[0].source) for each in runner.noticed if logs]
+    told = runner.status().creation.task
+    logs = [_as_it_left(runner, each) for each in logs]
+    found += examine(logs, _as_told(runner.task, told), runner.batches(), Expected(runner.settings.batch_size))
     for each in every:
         if len(each.logs) == 0:
             what = "no transition is in it"
@@ -236,11 +241,36 @@ def examined(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding
     return in_order(found)
 
 
-def _as_told(runner: Runner) -> Task:
-    """The task, under the names and units of the campaign: those that its bundles have."""
-    task, told = runner.task, runner.status().creation.task
+def _as_told(task: Task, told: TaskShape) -> Task:
+    """The task, under the names and units of a definition: those that its bundles have."""
     own = {name: getattr(told, name) or getattr(task, name) for name in SCHEMA}
     return replace(task, **own)
+
+
+def _as_it_left(runner: Runner, logs: Logs) -> Logs:
+    """A log whose columns are those of the bundle that made it: they need not have the names that the task has now."""
+    left, blocks = _definitions(runner.ledger), logs.origin.said
+    former = [left.get(bundle) for bundle in logs.bundles]
+    known = [_as_told(runner.task, shape) for shape in former if shape is not None]
+    agree = all(not list(strangers(block, said, task)) for task in known for block, said in blocks.items())
+    if not known or len(known) < len(former) or not agree:
+        return logs
+    return replace(logs, origin=replace(logs.origin, said={}))
+
+
+def _definitions(ledger: Ledger) -> dict[str, TaskShape]:
+    """The task as it was told when each bundle left."""
+    found: dict[str, TaskShape] = {}
+    shape: TaskShape | None = None
+    for event in ledger.events():
+        match event.what:
+            case Created(task=task):
+                shape = task
+            case Amended(task=TaskShape() as task):
+                shape = task
+            case Exported(bundle) if shape is not None:
+                found[bundle] = shape
+    return found
 
 
 def checked(runner: Runner, every: Sequence[Arrival], refused: Sequence[Finding], said: str | None) -> Checked:

@@ -15,7 +15,7 @@ campaign goes on.
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any
 from musbo import __version__
 from musbo.campaign import seal, upgrade
 from musbo.campaign.events import KINDS, Checkpoint, Event, What, from_text, kind_of, to_text
-from musbo.campaign.schema import APPLICATION, SCHEMA, VERSION, statements
+from musbo.campaign.schema import APPLICATION, SCHEMA, VERSION, statements, stranger
 from musbo.campaign.status import Status, require_allowed, status
 from musbo.core.errors import UserError
 from musbo.core.formats import require_version
@@ -48,6 +48,14 @@ class Row:
     def plain(self) -> dict[str, Any]:
         """The row as it goes into a file."""
         return {"deployment": self.deployment, "stage": self.stage, "index": self.index, "of": self.of, **self.numbers}
+
+
+LATEST = 2.5e11
+"""Seconds since 1970: what comes after the year 9000 is no time of an event."""
+
+
+def _types(row: Sequence[object]) -> tuple[type, ...]:
+    return tuple(map(type, row))
 
 
 class Changed(Exception):
@@ -90,6 +98,8 @@ class Ledger:
         (application,) = self._database.execute("PRAGMA application_id").fetchone()
         if application != APPLICATION:
             raise UserError(f"{self.path} is a database of another program, not a ledger of musbo: check the path")
+        if (name := stranger(self._database)) is not None:
+            raise UserError(f"{self.path} holds {name[:60]!r}, which no ledger of musbo has: restore it from a copy")
         version = self._version()
         require_version(version, VERSION, str(self.path))
         if version < VERSION and writable:
@@ -176,6 +186,9 @@ class Ledger:
                     raise Changed(f"event {row[0]} is not what was written")
             if (len(found), chain) != (now.events, now.chain):
                 raise Changed(f"it has {len(found)} of {now.events} events")
+            for *row, _ in found:
+                if _types(row) != (int, float, str, int, str) or row[3] < 0 or not 0 <= row[1] <= LATEST:
+                    raise Changed(f"event {row[0]!r} is no row of a ledger")
             return [self._event(*row) for *row, _ in found]
 
     def _event(self, i: int, when: float, kind: str, deployment: int, payload: str) -> Event:
@@ -254,6 +267,9 @@ class Ledger:
             rows = self._database.execute(query).fetchall()
             if (len(rows), seal.added(seal.FIRST, rows)) != (now.metrics, now.total):
                 raise Changed("the metrics are not what was written")
+            for row in rows:
+                if _types(row) not in ((int, str, int, int, str), (int, str, int, type(None), str)):
+                    raise Changed("its metrics are no rows of a ledger")
             return [Row(d, stage, i, of, self._numbers(row)) for d, stage, i, of, row in rows]
 
     def _numbers(self, text: str | bytes) -> dict[str, Any]:

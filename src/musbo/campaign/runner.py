@@ -33,7 +33,7 @@ from musbo.campaign.events import (
     Stopped,
     Trained,
 )
-from musbo.campaign.folders import open_task, task_changed
+from musbo.campaign.folders import noticed, open_task, task_changed
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.news import Began, Collecting, Completed, Ended, Left, Observer, Stopping, Training, unobserved
 from musbo.campaign.places import LEDGER, RECORDING, STORE
@@ -53,6 +53,7 @@ from musbo.core.memory import give_back
 from musbo.data.batch import Batch, concatenate, rows_of
 from musbo.data.dataset import Dataset, assemble, split
 from musbo.data.files import batch_bytes, batch_from_bytes
+from musbo.data.finding import Finding
 from musbo.data.history import stacked_batch
 from musbo.data.rewards import model_rewards
 from musbo.field import simulate
@@ -88,7 +89,9 @@ def advance(
         resumed = runner.ledger_events() > 1
         if resumed and not runner.status().finished and not created.field:
             runner.ledger.append(Resumed(versions()), runner.status().deployment)
-        cautions = (CHANGED_TASK,) if given is None and task_changed(folder, created) else ()
+        cautions = tuple(Caution("changed task", each.text) for each in runner.noticed)
+        if not created.field and given is None and task_changed(folder, created):
+            cautions = (CHANGED_TASK,)
         cautions += () if resumed else created.trial.cautions  # before a batch is spent on them
         observe(Began(runner.status().deployment, summarise(runner.status()), resumed, cautions))
         runner.sweep()
@@ -127,7 +130,8 @@ def opened(
     read_status(folder)  # says what is wrong with the path, before anything is locked
     with lock(folder), Ledger(folder / LEDGER, writable=True) as ledger, _interruptible(observe) as stop:
         created, task = open_task(folder, given, trust_task, amending)
-        yield Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds)
+        seen = () if amending else noticed(folder, created, task, given)
+        yield Runner(folder, created, task, ledger, Store(folder / STORE), observe, stop, checkpoint_seconds, seen)
 
 
 @contextmanager
@@ -135,7 +139,8 @@ def looked_at(folder: Path, given: Task | None = None, trust_task: bool = False)
     """A campaign that is read and not changed, whoever is working on it."""
     with Ledger(folder / LEDGER) as ledger:
         created, task = open_task(folder, given, trust_task)
-        yield Runner(folder, created, task, ledger, Store(folder / STORE), unobserved, threading.Event(), 0.0)
+        seen = noticed(folder, created, task, given)
+        yield Runner(folder, created, task, ledger, Store(folder / STORE), unobserved, threading.Event(), 0.0, seen)
 
 
 CHANGED_TASK = Caution(
@@ -178,6 +183,8 @@ class Runner:
     observe: Observer
     stop: threading.Event
     checkpoint_seconds: float
+    noticed: tuple[Finding, ...] = ()
+    """What is other about the task than when the campaign began."""
 
     @property
     def settings(self) -> Campaign:

@@ -1,6 +1,7 @@
 """Whether the reward and the termination of a task are still those that a campaign has learned from."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,8 +30,9 @@ def probed_again(task: Task, store: Store, now: Status) -> tuple[Probed, ...]:
 
 def where_changed(task: Task, store: Store, now: Status) -> str | None:
     """Which transitions show that the functions are others; None where they are the same on all of them."""
-    before = now.creation.task_values
-    if before and not same_values(before, probe_values(task)[: len(before)]):
+    before, shape = now.creation.task_values, now.creation.task
+    of_then = replace(task, obs_low=shape.obs_low, obs_high=shape.obs_high)  # whose ranges the probes covered
+    if before and not same_values(before, probe_values(of_then)[: len(before)]):
         return "made-up transitions"
     known = {d: each for d, each in now.probed.items() if d in now.batches}
     if not known:

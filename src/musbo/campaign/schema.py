@@ -1,5 +1,6 @@
 """The tables of a ledger, as this version writes them."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 
@@ -62,6 +63,24 @@ CREATE TABLE metrics (
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
 """
+
+_OURS = {
+    "table": ("events", "checkpoint", "seal", "metrics", "sqlite_sequence"),
+    "index": ("once", "once_each", "sqlite_autoindex_metrics_1"),
+    "trigger": ("events_stay", "events_stay_as_they_are"),
+}
+_COMPUTED = re.compile(r"\bVIRTUAL\b|\bAS\b", re.IGNORECASE)
+
+
+def stranger(database: sqlite3.Connection) -> str | None:
+    """The name of what no ledger has: a view or a computed column may have no end, and a trigger may do anything."""
+    for kind, name, sql in database.execute("SELECT type, name, sql FROM sqlite_master"):
+        known = name in _OURS[kind] if kind in _OURS else False
+        text = str(sql or "")
+        refuses = "SELECT RAISE(ABORT" in text and text.count(";") == 1
+        if not known or _COMPUTED.search(text) or (kind == "trigger" and not refuses):
+            return str(name)
+    return None
 
 
 def statements(script: str) -> Iterator[str]:

@@ -158,7 +158,21 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
     exports: dict[int, tuple[Exported, ...]] = {}
     probed: dict[int, Probed] = {}
     lost: dict[int, Abandoned] = {}
+
+    def now(under_way: Checkpoint | None = None) -> Status:
+        over = finished
+        if created is not None and created.field:  # it may be given a larger budget, so no event says that it is over
+            over = len(evaluated) + len(lost) >= created.settings.budget
+        return Status(
+            created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, over, exports,
+            lost, candidates, methods, verdicts, reward_changed, outdated, probed, called_back,
+        )  # fmt: skip
+
     for event in events:
+        try:
+            require_allowed(now(), event.what, event.deployment)
+        except UserError as error:  # nobody wrote this here: a ledger takes nothing that may not come next
+            raise UserError(f"event {event.id} cannot stand there ({error}): restore the ledger from a copy") from error
         stopped, d = False, event.deployment
         called_back &= not isinstance(event.what, Candidate | Judged | Exported)
         match event.what:
@@ -200,8 +214,8 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                 lost[d] = loss
             case Amended() as change:
                 created = created and amended(created, change)
-                reward_changed |= change.task is not None
-                outdated |= change.task is not None and bool(trained)
+                reward_changed |= change.task is not None and change.reward
+                outdated |= change.task is not None and change.reward and bool(trained)
                 if change.task is not None:
                     known = sorted({*collected, *range(1, len(created.brought) + 1 if created else 1)})
                     probed = dict(zip(known, change.probed, strict=False))
@@ -211,13 +225,7 @@ def status(events: Iterable[Event], checkpoint: tuple[int, Checkpoint] | None = 
                 stopped = True
             case Finished():
                 finished = True
-    if created is not None and created.field:  # it may be given a larger budget, so no event says that it is over
-        finished = len(evaluated) + len(lost) >= created.settings.budget
-    under_way = checkpoint[1] if checkpoint and checkpoint[0] not in trained else None
-    return Status(
-        created, collected, tuple(shards), tuple(failures), under_way, trained, evaluated, stopped, finished, exports,
-        lost, candidates, methods, verdicts, reward_changed, outdated, probed, called_back,
-    )  # fmt: skip
+    return now(checkpoint[1] if checkpoint and checkpoint[0] not in trained else None)
 
 
 def amended(created: Created, change: Amended) -> Created:

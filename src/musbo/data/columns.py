@@ -72,6 +72,14 @@ def _parsed(column: pa.Array, name: str, source: str, written: str) -> pa.Array:
         ) from error
 
 
+def require_flat(data: pa.Table, source: str) -> None:
+    """Refuse columns whose cells are lists or tables of their own: nothing here reads them."""
+    for column in data.schema:
+        if pa.types.is_nested(column.type):
+            what = f"column {column.name} must hold one value in a row, but its type is {column.type}"
+            raise Refused(Finding("wrong type", "error", what[:200], "", (column.name,), source=source))
+
+
 def identities(data: pa.Table, name: str | None, source: str) -> Int[np.ndarray, " n"] | None:
     """A whole number for each row's episode: the log's own where it has such, else by first appearance."""
     if name is None:

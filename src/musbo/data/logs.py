@@ -28,6 +28,7 @@ from musbo.data.columns import (
     named,
     names_in,
     numbers_of,
+    require_flat,
     together,
 )  # fmt: skip
 from musbo.data.finding import Finding, Refused
@@ -163,6 +164,7 @@ def transitions(table: Table, mapping: Mapping) -> Logs:
     chosen = choose(mapping, table.names, table.source)
     source = table.source
     data = table.read(chosen.names())
+    require_flat(data, source)
     read, done = (
         (_rows(data, mapping, chosen, source), None)
         if mapping.interval is None

@@ -449,6 +449,7 @@ class Mind:
         try:
             self._load(manifest, arrays)
             self.check(bundle.golden)
+            self._rehearse(bundle.golden)
         except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
             raise FieldError("the parts of the bundle do not fit together: export it again.") from error
 
@@ -490,6 +491,20 @@ class Mind:
             near = np.isclose(self.policy.head(obs)[1], golden["log_spread"], rtol=1e-3, atol=1e-3)
             if not near.all():
                 raise FieldError("the policy does not give the golden spreads on this machine: export it again.")
+
+    def _rehearse(self, golden: dict[str, np.ndarray]) -> None:
+        """Explore once with every policy: what does not work is found here, and not in the field."""
+        if self.policy is None or self.kind == "none":
+            return
+        obs, act = golden["obs"][0], golden["act"][0]
+        for key in ("sigma", "largest", "ordinary"):
+            if self.explore.get(key) is not None:
+                _number(self.explore[key], f"{key} of explore", "manifest.json")
+        for episode in {policy: i for i, policy in enumerate(self.explore.get("shares") or [0])}.values():
+            with np.errstate(all="ignore"):
+                drawn, signal = self.noise(obs, act, np.random.default_rng(0), (obs, act), episode)
+            if drawn.shape != act.shape or not np.isfinite(drawn).all() or not math.isfinite(signal):
+                raise FieldError("the exploration of the bundle gives numbers that are none: export it again.")
 
     def noise(
         self, obs: np.ndarray, mean: np.ndarray, random: np.random.Generator, last: Any, episode: int, cap: Any = None

@@ -33,13 +33,19 @@ class FittedQ:
     hidden: tuple[int, ...] = (128, 128)
     seeds: int = 3
     steps: int = 6000
-    """Gradient steps."""
+    """Gradient steps at most."""
+    passes: int = 200
+    """So many passes over the data are enough, but a third of the steps is taken anyway."""
     batch: int = 256
     learning_rate: float = 1e-3
     tau: float = 0.01
     """How far the slow copy follows at every step."""
     ahead: float = 100.0
     """Steps that gamma looks ahead, at most a third of an episode."""
+
+    def taken(self, transitions: int) -> int:
+        """Gradient steps on so many transitions."""
+        return min(self.steps, max(self.steps // 3, self.passes * transitions // self.batch))
 
     def gamma(self, task: Task) -> float:
         return 1.0 - 1.0 / max(2.0, min(self.ahead, task.episode_steps / 3))
@@ -63,12 +69,22 @@ def evaluate(
     paid = jnp.asarray((reward - shift) / unit * (1 - gamma), jnp.float32)  # Q is near 1
     goes_on = 1.0 - jnp.asarray(np.asarray(data.terminated)[live], jnp.float32)
     found = np.zeros((len(policies), settings.seeds))
+    steps = jnp.asarray(settings.taken(len(live)))
     for i, policy in enumerate(policies):
         following = frame.share(jnp.asarray(_actions(policy, next_obs)))
         first = frame.share(jnp.asarray(_actions(policy, begins)))
         for seed in range(settings.seeds):
             fitted = _fit(
-                settings, x, a, paid, next_x, following, goes_on, jnp.asarray(gamma), jax.random.fold_in(key, seed)
+                settings,
+                steps,
+                x,
+                a,
+                paid,
+                next_x,
+                following,
+                goes_on,
+                jnp.asarray(gamma),
+                jax.random.fold_in(key, seed),
             )
             values = _q(fitted, frame.see(jnp.asarray(begins)), first)
             found[i, seed] = shift + unit * float(jnp.mean(values))
@@ -96,6 +112,7 @@ def _q(network: MLP, x: Float[Array, "n obs"], a: Float[Array, "n act"]) -> Floa
 @partial(jax.jit, static_argnames="settings")
 def _fit(
     settings: FittedQ,
+    steps: Int[Array, ""],
     x: Float[Array, "n obs"],
     a: Float[Array, "n act"],
     paid: Float[Array, " n"],
@@ -109,7 +126,7 @@ def _fit(
     sizes = (x.shape[1] + a.shape[1], *settings.hidden, 1)
     network = init_mlp(k_new, sizes, "norm_relu", last_gain=0.1)
 
-    def step(carry: tuple, i: Int[Array, ""]) -> tuple:
+    def step(i: Int[Array, ""], carry: tuple) -> tuple:
         q, slow, moments = carry
         picked = jax.random.randint(jax.random.fold_in(k_rows, i), (settings.batch,), 0, x.shape[0])
         target = paid[picked] + gamma * goes_on[picked] * _q(slow, next_x[picked], following[picked])
@@ -118,11 +135,10 @@ def _fit(
             return jnp.mean((_q(network, x[picked], a[picked]) - target) ** 2)
 
         direction, moments = adam(jax.grad(loss)(q), moments)
-        rate = settings.learning_rate * (1.0 - 0.9 * i.astype(jnp.float32) / settings.steps)
+        rate = settings.learning_rate * (1.0 - 0.9 * i.astype(jnp.float32) / steps.astype(jnp.float32))
         q = jax.tree.map(lambda p, d: p - rate * d, q, direction)
         slow = jax.tree.map(lambda s, p: (1 - settings.tau) * s + settings.tau * p, slow, q)
-        return (q, slow, moments), None
+        return q, slow, moments
 
     begin = network, network, ADAM.init(network)  # type: ignore[arg-type]
-    (_, slow, _), _ = jax.lax.scan(step, begin, jnp.arange(settings.steps))
-    return slow
+    return jax.lax.fori_loop(0, steps, step, begin)[1]

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from musbo.data.dataset import Dataset, rows
 from musbo.learning.handover import Rating
 from musbo.learning.imagine import Starts, draw_starts, survive
-from musbo.learning.objectives import dynamics_rows
 from musbo.learning.window import Ordinary, distance, goes_on, measure_ordinary, moved, said_by
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import AnyPolicy
@@ -68,12 +67,11 @@ def appraise(
     return Rating(returns, jnp.mean(lengths), jnp.mean(cut), jnp.mean(path))
 
 
-LEVEL_ROWS = 5000  # held-out rows that d95 and the errors are measured on, at most
+LEVEL_ROWS = 5000  # held-out rows that d95 is measured on, at most
 
 
 def ordinary(task: Task, M: Dynamics, data: Dataset) -> Ordinary:
-    """What disagreement and what errors are ordinary on held-out data."""
+    """What disagreement is ordinary on held-out data."""
     heldout = rows(np.asarray(data.heldout))
     heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
-    true = dynamics_rows(task, data, M.scaling).y[heldout]
-    return measure_ordinary(task, M, data.obs[heldout], data.act[heldout], true)
+    return measure_ordinary(task, M, data.obs[heldout], data.act[heldout])

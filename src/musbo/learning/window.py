@@ -10,9 +10,6 @@ trust in a step by the disagreement d of two members of M in units of d95, its l
 
     U = exp(-k max(0, d / d95 - 1)).
 
-An error that M made on held-out data is added to what a member says of a step: a policy has to stand what M cannot
-know.
-
 A termination is a jump, and no gradient passes through a jump. Its value here is that of the jump, 0 or 1; its gradient
 is that of the jump smoothed by a Gaussian kernel of the width of one ordinary step, which is an estimate of the
 boundary term of the true gradient. Where the termination is learned, the gradient is that of its probability.
@@ -20,7 +17,6 @@ boundary term of the true gradient. Where the termination is learned, the gradie
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -63,8 +59,6 @@ class WindowSettings:
     """A lane begins anew where U falls below this."""
     kernel: float = 1.0
     """Width of the kernel that smooths a termination, in standard deviations of one step's change."""
-    errors: float = 1.0
-    """How much of an error that M made on held-out data is added to every imagined step; 0: none."""
 
     def __post_init__(self) -> None:
         if self.steps is not None and not 1 <= self.steps <= self.imagined:
@@ -73,8 +67,6 @@ class WindowSettings:
             raise UserError("fresh, initial and lam of a window must lie in [0, 1].")
         if not self.k >= 0 or not self.kernel > 0 or not 0 <= self.least <= 1:
             raise UserError("k of a window must be at least 0, its kernel above 0, and least in [0, 1].")
-        if not self.errors >= 0:
-            raise UserError(f"errors of a window must be at least 0, not {self.errors}.")
 
     def lasting(self, time: float) -> "WindowSettings":
         """With H as a number, by the time in which the state changes. A few lengths only: each is compiled."""
@@ -108,14 +100,9 @@ def trust(k: float, apart: Float[Array, "*n"], ordinary: Float[Array, ""]) -> Fl
     return jnp.exp(-k * jax.nn.relu(apart / ordinary - 1.0))
 
 
-def _no_errors(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 kept no errors."""
-    return {**fields, "errors": jnp.zeros((1, fields["columns"].shape[0]))}
-
-
-@stored("networks/ordinary", version=2, upgrades={1: _no_errors})
+@stored("networks/ordinary")
 class Ordinary(eqx.Module):
-    """What disagreement and what errors are ordinary."""
+    """What disagreement is ordinary."""
 
     columns: Float[Array, " target"]
     """95th percentile of the disagreement about every predicted column on held-out data."""
@@ -125,21 +112,10 @@ class Ordinary(eqx.Module):
     """The 90th percentile of the mean over columns on the latest imagined windows."""
     logit: Float[Array, ""]
     """By how much a learned termination's logit differs from step to step: the width that smooths it."""
-    errors: Float[Array, "m target"]
-    """Errors of members on held-out rows."""
 
     @property
     def level(self) -> Float[Array, ""]:
         return jnp.maximum(self.heldout, self.lanes)
-
-
-def shaken(ordinary: Ordinary, share: float, said: Float[Array, "b out"], key: PRNGKeyArray) -> Float[Array, "b out"]:
-    """What was said, with a share of an error of one held-out row, drawn for each."""
-    if not share:
-        return said
-    m, size = ordinary.errors.shape
-    drawn = ordinary.errors[jax.random.randint(key, (said.shape[0],), 0, m)]
-    return said.at[:, :size].add(share * drawn)
 
 
 MOST = 5.0  # of a column's ordinary disagreement: one column that nobody can predict must not decide alone
@@ -200,12 +176,12 @@ def lived(
 
     def one_step(obs: Float[Array, "b obs"], xs: tuple) -> tuple:
         k, other = xs
-        k_act, k_mover, k_judge, k_probe, k_error = jax.random.split(k, 5)
+        k_act, k_mover, k_judge, k_probe = jax.random.split(k, 4)
         share, logp = sample(actor, frame.see(obs), k_act)
         act = frame.action(share)
         mover = jax.random.randint(k_mover, (), 0, n)
         said = said_by(task, model, mover, obs, act)
-        next_obs, reward = moved(task, scaling, obs, act, shaken(ordinary, settings.errors, said, k_error))
+        next_obs, reward = moved(task, scaling, obs, act, said)
         if n > 1 and settings.k > 0:
             judge = (mover + jax.random.randint(k_judge, (), 1, n)) % n
             apart = distance(ordinary.columns, said, said_by(task, model, judge, obs, act))
@@ -307,14 +283,8 @@ def values(critics: MLP, x: Float[Array, "n obs"]) -> Float[Array, "2 n"]:
 
 
 @partial(jax.jit, static_argnames="task")
-def measure_ordinary(
-    task: Task,
-    model: Dynamics,
-    obs: Float[Array, "n obs"],
-    act: Float[Array, "n act"],
-    true: Float[Array, "n out"],
-) -> Ordinary:
-    """By every member and the next one, on held-out data; `true` is what M should have said."""
+def measure_ordinary(task: Task, model: Dynamics, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Ordinary:
+    """By every member and the next one, on held-out data."""
     k, size = count(model.members), target_size(task)
     said = [said_by(task, model, jnp.asarray(i), obs, act) for i in range(k)]
     pairs = [(said[i], said[(i + 1) % k]) for i in range(k)]
@@ -322,10 +292,7 @@ def measure_ordinary(
     columns = jnp.maximum(jnp.quantile(apart, 0.95, axis=0), 1e-6)
     mean = jnp.concatenate([distance(columns, one, other) for one, other in pairs])
     logit = jnp.maximum(0.25 * jnp.std(said[0][:, -1]), 1.0)
-    row = jnp.arange(obs.shape[0])
-    errors = true[:, :size] - jnp.stack(said)[row % k, row, :size]  # of each row by one of the members
-    heldout = jnp.maximum(jnp.quantile(mean, 0.95), 1e-6)
-    return Ordinary(columns, heldout, jnp.zeros(()), logit, errors)
+    return Ordinary(columns, jnp.maximum(jnp.quantile(mean, 0.95), 1e-6), jnp.zeros(()), logit)
 
 
 @jax.jit

@@ -34,15 +34,21 @@ def open_parquet(place: bytes | Path, source: str) -> Table:
             # Nothing more of the metadata: Arrow ends the process where those of a column are damaged.
             require_modest(file.metadata.num_rows, len(chosen), size, source)
             if file.metadata.num_rows < LARGE:
-                return file.read(columns=list(chosen))
+                return _sound(file.read(columns=list(chosen)))
             # Of a large file, what is packed and what is unpacked are not both in memory as a whole.
             parts = [file.read(columns=list(chosen[i : i + FEW])) for i in range(0, len(chosen), FEW)]
             columns = [column for part in parts for column in part.columns]
-            return pa.table(columns, names=[name for part in parts for name in part.column_names])
+            return _sound(pa.table(columns, names=[name for part in parts for name in part.column_names]))
         except _BROKEN as error:
             raise _unreadable(source) from error
 
     return Table(source, names, read, metadata)
+
+
+def _sound(table: pa.Table) -> pa.Table:
+    """Refuse text that is not UTF-8, which nobody checks otherwise."""
+    table.validate(full=True)
+    return table
 
 
 def _unreadable(source: str) -> UserError:
