@@ -9,9 +9,9 @@ import musbo
 
 NAMES = {
     "musbo": """
-        Batch BuiltIn Bundle Campaign Caution Diagnostic Findings Measurement NumpyPolicy Result Summary Task UserError
-        Verified __version__ evaluate export find_task gym_task load_policy make_batch read_batch recipe report resume
-        run stored study task_from verify write_batch
+        Batch BuiltIn Bundle Campaign Caution Diagnostic Findings Gated Measurement NumpyPolicy Result Summary Task
+        UserError Verified __version__ evaluate export find_task gym_task load_policy make_batch read_batch recipe
+        report resume run stored study task_from verify write_batch
     """,
     "musbo.methods": """
         Chance Forecast Foresight ImaginedTRPO Imitation MOPO Method Metrics ModelFree Stage add_method recipe

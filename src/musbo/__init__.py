@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from musbo.campaign.bundles import export as export
     from musbo.campaign.deployable import NumpyPolicy as NumpyPolicy
     from musbo.campaign.field_campaign import Campaign as Campaign
+    from musbo.campaign.gating import Gated as Gated
     from musbo.campaign.summary import Summary as Summary
     from musbo.campaign.verify import Verified as Verified
     from musbo.campaign.verify import verify as verify
@@ -61,6 +62,7 @@ _PLACES = {
     "Bundle": "musbo.campaign.bundles",
     "export": "musbo.campaign.bundles",
     "Campaign": "musbo.campaign.field_campaign",
+    "Gated": "musbo.campaign.gating",
     "Summary": "musbo.campaign.summary",
     "Verified": "musbo.campaign.verify",
     "verify": "musbo.campaign.verify",

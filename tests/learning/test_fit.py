@@ -359,3 +359,29 @@ def test_the_length_of_a_fit_follows_the_data(rows: int, wanted: int):
 def test_impossible_lengths(wrong: dict):
     with pytest.raises(UserError):
         FitSettings(**wrong)
+
+
+def test_a_bootstrap_draws_whole_episodes():
+    """As many rows as there are, in episodes one after the other, of which the last one is cut."""
+    episode = np.repeat([4, 5, 9, 11], [3, 1, 5, 2])
+    train = np.arange(100, 111, dtype=np.int32)
+    own = {name: train[episode == name].tolist() for name in (4, 5, 9, 11)}
+    data = replace(rows(), train=train, resampled=episode)
+    seen = set()
+    for seed in range(50):
+        drawn = fit._drawn(data, np.random.default_rng(seed)).tolist()
+        assert len(drawn) == len(train)
+        left = drawn
+        while left:
+            name = int(episode[left[0] - 100])
+            assert left[: len(own[name])] == own[name][: len(left)]
+            seen.add(name)
+            left = left[len(own[name]) :]
+    assert seen == set(own)
+
+
+def test_the_bootstrap_of_a_member_is_the_same_in_every_epoch():
+    data = replace(rows(train=40, capacity=50), resampled=np.repeat(np.arange(10), 4))
+    settings = replace(SETTINGS, bootstrap=True)
+    first, second, other = (fit._order(settings, data, KEY, epoch, k) for epoch, k in ((0, 0), (1, 0), (0, 1)))
+    assert first.tolist() != second.tolist() and sorted(first) == sorted(second) != sorted(other)

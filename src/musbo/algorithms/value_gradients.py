@@ -26,10 +26,10 @@ from musbo.algorithms.method import DONE, LEARN, Foresight, Metrics, fit_metrics
 from musbo.core.diagnostics import Diagnostic, Findings, Quantiles, Stage, finite, quantiles
 from musbo.core.errors import UserError
 from musbo.core.registry import stored
-from musbo.data.dataset import Dataset, rows
+from musbo.data.dataset import Dataset
 from musbo.data.scaling import Normaliser, Scaling, measure
 from musbo.learning import climb, fit, handover, learned, objectives, replay, soft
-from musbo.learning.appraise import appraise
+from musbo.learning.appraise import appraise, ordinary
 from musbo.learning.climb import Climber, ClimbSettings, Numbers, Worth
 from musbo.learning.contest import Earned, Proven, agreed, came_true, leader, proven
 from musbo.learning.dream import dream
@@ -39,7 +39,7 @@ from musbo.learning.imagine import Imagine, foresee
 from musbo.learning.places import from_beginnings, places
 from musbo.learning.replay import Replay
 from musbo.learning.soft import Entropy, Soft, SoftSettings
-from musbo.learning.window import Ordinary, WindowSettings, beginnings, measure_ordinary, spread
+from musbo.learning.window import Ordinary, WindowSettings, beginnings, spread
 from musbo.models.actor import HeldActor, SampleActor, SharedActor, UniformActor, held, uniform
 from musbo.models.dynamics import Dynamics
 from musbo.models.frame import Frame, frame_of
@@ -443,13 +443,3 @@ class State(eqx.Module):
 def change_time(scaling: Scaling, size: int) -> float:
     """In how many steps the state changes by as much as it varies: the median over its first `size` columns."""
     return float(1.0 / np.median(np.asarray(scaling.target_std)[:size] / np.asarray(scaling.obs_std)[:size]))
-
-
-LEVEL_ROWS = 5000  # held-out rows that d95 is measured on, at most
-
-
-def ordinary(task: Task, M: Dynamics, data: Dataset) -> Ordinary:
-    """What disagreement is ordinary on held-out data."""
-    heldout = rows(np.asarray(data.heldout))
-    heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
-    return measure_ordinary(task, M, data.obs[heldout], data.act[heldout])

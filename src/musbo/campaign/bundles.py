@@ -131,11 +131,11 @@ def parse_limits(text: str, run: Path) -> dict[str, Any]:
     return found
 
 
-def require_limits(shape: TaskShape, limits: Mapping[str, Any]) -> None:
-    """Refuse limits that no bundle of a campaign could have."""
+def limits_of(shape: TaskShape, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a campaign's bundles, as far as they follow from no data; refused where no bundle could have them."""
     anywhere = (np.full(shape.obs_size, -ANY, np.float32), np.full(shape.obs_size, ANY, np.float32))
     bounds = (np.asarray(shape.act_low, np.float32), np.asarray(shape.act_high, np.float32))
-    merged(bounds, anywhere, shape.act_change, shape.interval, limits)
+    return merged(bounds, anywhere, shape.act_change, shape.interval, limits)
 
 
 def make(run: Path, limits: Mapping[str, Any], leaving: Leaving | None = None, policy: str | None = None) -> Made:

@@ -24,6 +24,7 @@ from musbo.core.diagnostics import NOTHING, Findings
 from musbo.core.errors import UserError
 from musbo.core.fields import misfit
 from musbo.core.registry import stored
+from musbo.gate.verdict import Ruling, Word
 
 
 @stored("campaign/probed")
@@ -227,19 +228,45 @@ class Candidate:
     """With its settings, which later trainings keep."""
 
 
+@stored("campaign/beside")
+@dataclass(frozen=True)
+class Beside:
+    """What the gate compared a policy with. Returns are real ones, of an episode on average."""
+
+    policy: str
+    """The incumbent, in the store; empty: the behaviour in the newest batch."""
+    earned: float
+    """What it earned in the newest batch."""
+    behaviour: float
+    """What the behaviour in the first batch earned."""
+
+
 @stored("event/judged")
 @dataclass(frozen=True)
 class Judged:
-    """Somebody, or a gate, has looked at a policy before it leaves. The last verdict on a policy counts."""
+    """Somebody, or the gate, has looked at a policy before it leaves. The last verdict on a policy counts."""
 
     policy: str
     """In the store."""
     go: bool
+    """Whether it may leave."""
     reason: str
+    ruling: Ruling | None = None
+    """That of the gate; None: a person's verdict."""
+    beside: Beside | None = None
+    """Of the gate."""
+    override: str = ""
+    """Why it may leave in spite of the gate's verdict."""
+
+    @property
+    def word(self) -> Word:
+        """The verdict, whether it was overridden or not."""
+        return self.ruling.word if self.ruling else "GO" if self.go else "NO-GO"
 
     @property
     def text(self) -> str:
-        return f"{'GO' if self.go else 'NO-GO'}: {self.reason}"
+        overridden = f", overridden: {self.override}. The gate" if self.override else ""
+        return f"{self.word}{overridden}: {self.reason}"
 
 
 @stored("event/exported")

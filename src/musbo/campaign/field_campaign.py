@@ -15,11 +15,12 @@ from typing import Any, TypeAlias
 
 from musbo.algorithms.method import Method
 from musbo.algorithms.recipes import Preset
-from musbo.campaign import bundles, homecoming, settings
+from musbo.campaign import bundles, gating, homecoming, settings
 from musbo.campaign.api import start
 from musbo.campaign.bundles import Bundle, Leaving, Made
 from musbo.campaign.changes import changed
 from musbo.campaign.events import Abandoned, Amended, Created, Event, Exported, Judged, Trained, Withdrawn
+from musbo.campaign.gating import Gated
 from musbo.campaign.history import parting
 from musbo.campaign.homecoming import Checked, Home
 from musbo.campaign.kept_task import files_to_keep, keep, task_place
@@ -241,12 +242,12 @@ class Campaign:
         return make, replace(old, final=not awaited, of=old.of or old.bundle)
 
     def _verdict(self, now: Status, policy: str) -> Judged | None:
-        """The verdict on a policy that is to leave; refused after a NO-GO."""
+        """The verdict on a policy that is to leave; refused after a NO-GO, and after a NEED-DATA."""
         verdict = now.verdicts.get(policy)
         if verdict is not None and not verdict.go:
             raise UserError(
-                f"this policy was judged a NO-GO ({verdict.reason}): train another one with `musbo train {self.folder} "
-                f"--again`, or overrule it with `musbo judge {self.folder} --go REASON`."
+                f"this policy was judged a {verdict.word} ({verdict.reason}): train another one with `musbo train "
+                f"{self.folder} --again`, or overrule it with `musbo judge {self.folder} --go REASON`."
             )
         return verdict
 
@@ -308,10 +309,34 @@ class Campaign:
             raise UserError("say why: the verdict is kept with its reason.")
         with self._opened(task=False) as runner:
             now = runner.status()
-            if not (now.may_leave and now.trained):
-                raise UserError(f"there is no policy to judge yet. {self._says(now)}")
-            chosen = now.trained[max(now.trained)] if candidate is None else self._candidate(now, candidate)
+            chosen = self._to_judge(now, candidate)
             runner.ledger.append(Judged(chosen.policy, go, reason.strip()), now.deployment)
+
+    def gate(self, candidate: int | None = None, *, margin: float | None = None, override: str | None = None) -> Gated:
+        """Let the gate judge the policy that may leave next, or another `candidate`: GO, NO-GO or NEED-DATA.
+
+        It is compared with the policy that collected the newest batch, or with the behaviour in it. `margin` is the
+        loss of return per episode that is bad; by default a tenth of what the incumbent gained over the first batch.
+        Only after a GO may the policy leave; with `override`, a reason, after any verdict. The verdict is kept with
+        its forecast, which is compared with what the next batch brings. The same data give the same verdict.
+        """
+        if override is not None and not override.strip():
+            raise UserError("say why the verdict is overridden: the reason is kept.")
+        keep_compiled()
+        with looked_at(self.folder, self._task, self._trust) as runner:  # it takes minutes: no lock is held
+            now = runner.status()
+            chosen = self._to_judge(now, candidate)
+            number = now.candidates[max(now.trained)].index(chosen) + 1
+            found = gating.gate(runner, number, margin, (override or "").strip())
+        with self._opened(task=False) as runner:
+            if runner.status().verdicts.get(found.judged.policy) != found.judged:
+                runner.ledger.append(found.judged, now.deployment)
+        return found
+
+    def _to_judge(self, now: Status, candidate: int | None) -> Trained:
+        if not (now.may_leave and now.trained):
+            raise UserError(f"there is no policy to judge yet. {self._says(now)}")
+        return now.trained[max(now.trained)] if candidate is None else self._candidate(now, candidate)
 
     def check(
         self,
@@ -397,7 +422,7 @@ class Campaign:
             told = None
             if limits is not None:
                 found = {**json.loads(now.creation.limits or "{}"), **bundles.read_limits(limits)}
-                bundles.require_limits(now.creation.task, found)
+                bundles.limits_of(now.creation.task, found)
                 told = json.dumps(found)
             event = Amended(budget, told, reason=reason)
             if reward or definition:

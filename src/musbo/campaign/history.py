@@ -24,6 +24,7 @@ from musbo.campaign.places import LEDGER
 from musbo.campaign.rounds import NEVER_RAN, Round, promised, real, rounds
 from musbo.core.inside import inside
 from musbo.core.plain import plain
+from musbo.gate.score import Scored, scored
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Line:
     """Reward per step: of a policy what was foreseen, of a batch what was foreseen of the policy that collected it."""
     real: float | None = None
     """Of a batch, what came true."""
+    forecast: Scored | None = None
+    """Of a verdict of the gate what it forecast; of a batch what was forecast of its policy, and what came true."""
 
     def plain(self) -> dict[str, Any]:
         return plain(self)
@@ -56,19 +59,31 @@ def history(folder: Path) -> list[Line]:
 
 
 def _line(event: Event, digest: str, of: Round | None) -> Line:
-    what, imagined, came = event.what, None, None
+    what, imagined, came, said = event.what, None, None, None
     match what:
         case Trained() as training:
             imagined = promised(training)
         case Candidate(training):
             imagined = promised(training)
         case Collected():
-            imagined, came = of.promised if of else None, real(what)
+            imagined, came, said = of.promised if of else None, real(what), of.forecast if of else None
+        case Judged(ruling=ruling) if ruling is not None:
+            said = scored(ruling.gain)
     parts = [_text(what)]
     parts += [] if imagined is None else [f"imagined reward {imagined:.4g} per step"]
     parts += [] if came is None else [f"real reward {came:.4g} per step"]
+    parts += [] if said is None or said.truth is None else [compared(said)]
     text = ", ".join(filter(None, parts))
-    return Line(event.id, event.time, event.deployment, kind_of(what), text, digest, imagined, came)
+    return Line(event.id, event.time, event.deployment, kind_of(what), text, digest, imagined, came, said)
+
+
+def compared(said: Scored) -> str:
+    """A forecast of the gate, beside what came true."""
+    text = f"gain over the incumbent forecast {said.gain:+.4g} per episode (90 %: {said.low:+.4g} to {said.high:+.4g})"
+    if said.truth is None:
+        return text
+    where = "inside" if said.covered else "outside"
+    return f"{text}, came true {said.truth:+.4g}, {where}, CRPS {said.crps:.4g}"
 
 
 def _text(what: What) -> str:

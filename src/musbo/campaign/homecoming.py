@@ -8,8 +8,6 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
 from musbo.campaign.events import Amended, Collected, Created, Exported
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import RECORDING
@@ -32,6 +30,7 @@ from musbo.data.readers.choose import MINARI, require_file
 from musbo.data.readers.recording import is_recording, ledger_head
 from musbo.data.rewards import rewarded
 from musbo.data.said import strangers
+from musbo.gate.real import tells
 from musbo.tasks.task import Task
 
 SHOWN = 5
@@ -319,7 +318,7 @@ def take(runner: Runner, every: list[Arrival], found: Sequence[Finding], said: s
     cautions = tuple(Caution(finding.kind, f"{finding.source}: {finding.text}") for finding in odd)
     artefact = runner.store.put(partial(write_parquet, batch), ".parquet")
     event = replace(
-        runner.described(batch, artefact, np.ones(len(batch.lengths()), bool)),
+        runner.described(batch, artefact, tells(runner.task, batch)),
         source=names,
         findings=Findings(cautions=cautions),
         files=files,

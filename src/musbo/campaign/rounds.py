@@ -4,11 +4,11 @@
                                      -> abandoned       spent without data
                                      -> withdrawn       called back, or it never ran: nothing is spent
 
-A candidate is a trained policy that has not left yet; there may be several. It is gated once somebody has judged it:
-without a verdict it may leave, after a NO-GO it may not. The first round of a campaign that begins without data has no
-policy: the controller of the site acts. A round that was withdrawn is still open: it is exported again, as it is or
-with another candidate. The state of a round is a fold over the events, as the status is. `NEXT` is
-the table of verbs.
+A candidate is a trained policy that has not left yet; there may be several. It is gated once somebody, or the gate, has
+judged it: without a verdict it may leave, after a NO-GO or a NEED-DATA it may not. The first round of a campaign that
+begins without data has no policy: the controller of the site acts. A round that was withdrawn is still open: it is
+exported again, as it is or with another candidate. The state of a round is a fold over the events, as the status is.
+`NEXT` is the table of verbs.
 """
 
 from collections.abc import Iterable
@@ -17,18 +17,24 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from musbo.campaign.events import Abandoned, Collected, Event, Exported, Trained, Withdrawn
+from musbo.campaign.foreseen import Foreseen, foreseen
 from musbo.campaign.ledger import Ledger
 from musbo.campaign.places import LEDGER
+from musbo.campaign.ran import newest_collector, that_ran, trained_as
 from musbo.campaign.status import Status
 from musbo.campaign.summary import per_step
 from musbo.core.inside import inside
+from musbo.gate.score import Scored
 
 State: TypeAlias = Literal["waiting", "candidate", "gated", "exported", "returned", "abandoned", "withdrawn"]
 Verb: TypeAlias = Literal["train", "export", "ingest", "done"]
 
 NEXT: dict[State, tuple[Verb, str]] = {
     "waiting": ("train", "train its policy: `musbo train {folder}`"),
-    "candidate": ("export", "send it to the field: `musbo export {folder}`"),
+    "candidate": (
+        "export",
+        "let the gate look at it with `musbo gate {folder}`, then send it to the field: `musbo export {folder}`",
+    ),
     "gated": ("export", "its policy was judged a GO; send it to the field: `musbo export {folder}`"),
     "exported": (
         "ingest",
@@ -53,6 +59,16 @@ NO_GO = (
     "its policy was judged a NO-GO ({reason}): train another one with `musbo train {folder} --again --set NAME=VALUE`, "
     "go back with `musbo export {folder} --bundle ID`, or judge it anew with `musbo judge {folder} --go REASON`",
 )
+OVERRIDDEN = (
+    "export",
+    "its verdict, {verdict}, was overridden; send it to the field: `musbo export {folder}`",
+)
+NEED_DATA = (
+    "train",
+    "nobody knows yet whether its policy is good enough ({reason}): train another one with `musbo train {folder} "
+    "--again --set NAME=VALUE`, {collect}or let it leave all the same with `musbo gate {folder} --override REASON`",
+)
+COLLECT = "collect more with what ran last, or go back, with `musbo export {folder} --bundle {bundle}`, "
 NEVER_RAN = "it never ran"
 OUTDATED = (
     "train",
@@ -92,6 +108,8 @@ class Round:
     """Reward per step that was imagined of its policy."""
     real: float | None = None
     """Mean reward per step of its data."""
+    forecast: Scored | None = None
+    """What the gate said of its policy, and what came true."""
 
     @property
     def called_back(self) -> int:
@@ -108,6 +126,7 @@ def read_rounds(folder: Path) -> list[Round]:
 
 def rounds(events: Iterable[Event], now: Status) -> list[Round]:
     """Every round so far, and the open one if the budget is not spent."""
+    events = list(events)
     left: dict[int, list[Exported]] = {}
     back: dict[int, tuple[Withdrawal, ...]] = {}
     for event in events:
@@ -120,10 +139,11 @@ def rounds(events: Iterable[Event], now: Status) -> list[Round]:
             case Abandoned(spent=False):
                 back[d] = (*back.get(d, ()), Withdrawal(event.time, NEVER_RAN))
     numbers = sorted({*now.collected, *now.lost, *(() if now.finished else (now.deployment,))})
-    return [_round(d, now, left.get(d, []), back.get(d, ())) for d in numbers]
+    said = foreseen(events, now)
+    return [_round(d, now, left.get(d, []), back.get(d, ()), said.get(d)) for d in numbers]
 
 
-def _round(d: int, now: Status, left: list[Exported], back: tuple[Withdrawal, ...]) -> Round:
+def _round(d: int, now: Status, left: list[Exported], back: tuple[Withdrawal, ...], said: Foreseen | None) -> Round:
     batch = now.collected.get(d)
     brought = batch is not None and not left
     made = () if brought else now.candidates.get(max((i for i in now.trained if i < d), default=0), ())
@@ -143,20 +163,8 @@ def _round(d: int, now: Status, left: list[Exported], back: tuple[Withdrawal, ..
         now.lost[d].reason if d in now.lost else "",
         promised(own),
         real(batch) if batch else None,
+        said.scored if said else None,
     )
-
-
-def that_ran(batch: Collected, left: list[Exported]) -> Exported | None:
-    """What made a batch, of all that left for its round; None where several did or nobody knows."""
-    found = {export.bundle: export for export in left if export.bundle in batch.bundles}
-    found = found or ({left[-1].bundle: left[-1]} if left and not batch.bundles else {})
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def trained_as(export: Exported, now: Status) -> Trained | None:
-    """The training that the policy of a bundle came from."""
-    made = now.candidates.get(export.trained, ())
-    return next((each for each in reversed(made) if export.policy in (each.policy, "")), None)
 
 
 def promised(training: Trained | None) -> float | None:
@@ -213,7 +221,14 @@ def what_next(now: Status, folder: object) -> Next:
         verb, text = BEGIN
     if state in ("candidate", "gated", "withdrawn") and now.outdated:
         verb, text = OUTDATED
-    reason = ""
+    said = {"folder": folder, "number": d}
+    if state == "gated" and now.verdict and now.verdict.override and not now.outdated:
+        verb, text = OVERRIDDEN
+        said["verdict"] = now.verdict.word
     if state in ("gated", "withdrawn") and now.verdict and not now.verdict.go:
-        (verb, text), reason = NO_GO, now.verdict.reason
-    return Next(verb, f"round {d} of {budget}: {text.format(folder=folder, number=d, reason=reason)}")
+        verb, text = NEED_DATA if now.verdict.word == "NEED-DATA" else NO_GO
+        last = newest_collector(now)
+        ruling = now.verdict.ruling
+        said["reason"] = f"the chance that it is bad is {ruling.bad:.0%}" if ruling else now.verdict.reason
+        said["collect"] = COLLECT.format(folder=folder, bundle=last.bundle[:12]) if last else ""
+    return Next(verb, f"round {d} of {budget}: {text.format(**said)}")

@@ -225,9 +225,12 @@ class Runner:
         return serial.decode(self.store.get(name), name)
 
     def batch(self, d: int) -> Batch:
-        batch = stored_batch(self.store, self.status().collected[d])
-        if self.status().reward_changed and callable(self.task.reward):  # the old one's rewards are of no use
-            batch = replace(batch, reward=model_rewards(self.task, batch).astype(np.float32))
+        return self.paid(stored_batch(self.store, self.status().collected[d]))
+
+    def paid(self, batch: Batch) -> Batch:
+        """With the rewards that count now: those of a former function are of no use."""
+        if self.status().reward_changed and callable(self.task.reward):
+            return replace(batch, reward=model_rewards(self.task, batch).astype(np.float32))
         return batch
 
     def batches(self) -> Iterator[Batch]:
@@ -346,7 +349,7 @@ class Runner:
             artefact,
             transitions=len(batch),
             episodes=len(telling),
-            mean_return=finite(float(batch.returns()[telling].mean())),
+            mean_return=finite(float(self.paid(batch).returns()[telling].mean())),
             mean_length=finite(float(batch.lengths()[telling].mean())),
             novelty=novelty(batch.obs, earlier) if self.status().collected else None,
             terminations=int(batch.terminated.sum()),

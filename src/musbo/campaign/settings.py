@@ -64,6 +64,7 @@ class Purpose(IntEnum):
     COLLECT = 1
     TRAIN = 2
     EVALUATE = 3
+    GATE = 4
 
 
 def campaign(

@@ -35,7 +35,15 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 GROUP = "musbo"
 """The entry point group by which another package announces modules that register something."""
-_PACKAGES = ("musbo.data", "musbo.models", "musbo.learning", "musbo.algorithms", "musbo.campaign", "musbo.cluster")
+_PACKAGES = (
+    "musbo.data",
+    "musbo.models",
+    "musbo.learning",
+    "musbo.gate",
+    "musbo.algorithms",
+    "musbo.campaign",
+    "musbo.cluster",
+)
 _NAME = re.compile(r"[a-z][a-z0-9_-]*(/[a-z0-9][a-z0-9_-]*)?")
 
 

@@ -4,13 +4,15 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from musbo.data.dataset import Dataset, rows
 from musbo.learning.handover import Rating
 from musbo.learning.imagine import Starts, draw_starts, survive
-from musbo.learning.window import Ordinary, distance, goes_on, moved, said_by
+from musbo.learning.window import Ordinary, distance, goes_on, measure_ordinary, moved, said_by
 from musbo.models.dynamics import Dynamics
-from musbo.models.gaussian import GaussianPolicy
+from musbo.models.frame import AnyPolicy
 from musbo.models.mlp import count
 from musbo.tasks.history import newest
 from musbo.tasks.task import Task
@@ -21,7 +23,7 @@ def appraise(
     task: Task,
     rollouts: int,
     steps: int,
-    policy: GaussianPolicy,
+    policy: AnyPolicy,
     model: Dynamics,
     ordinary: Ordinary,
     unknown: Float[Array, ""],
@@ -63,3 +65,13 @@ def appraise(
 
     returns, lengths, cut, path = jax.lax.map(under, jnp.arange(n))
     return Rating(returns, jnp.mean(lengths), jnp.mean(cut), jnp.mean(path))
+
+
+LEVEL_ROWS = 5000  # held-out rows that d95 is measured on, at most
+
+
+def ordinary(task: Task, M: Dynamics, data: Dataset) -> Ordinary:
+    """What disagreement is ordinary on held-out data."""
+    heldout = rows(np.asarray(data.heldout))
+    heldout = heldout[:: -(-len(heldout) // LEVEL_ROWS)]
+    return measure_ordinary(task, M, data.obs[heldout], data.act[heldout])

@@ -66,7 +66,8 @@ class FitSettings:
     weights: Literal["warm", "fresh"] = "warm"
     """Start from the last deployment's weights with a fresh optimiser (BREMEN), or from new ones."""
     bootstrap: bool = False
-    """Each member draws its training rows with replacement, instead of seeing all of them."""
+    """Each member draws its training rows with replacement, instead of seeing all of them; whole episodes of them,
+    where the rows name theirs."""
     l2: float = 1.0
     """Coefficient of the L2 term on hidden kernels, times 1 / (number of training rows) (BREMEN: 1)."""
 
@@ -132,6 +133,7 @@ class Rows(eqx.Module):
     train: Int[np.ndarray, " n"]
     heldout: Int[np.ndarray, " m"]
     episode: Int[np.ndarray, " m"] | None = None  # of every held-out row, as a number; None: each stands for itself
+    resampled: Int[np.ndarray, " n"] | None = None  # episode of every training row, for a bootstrap; None: by rows
 
 
 @jax.jit
@@ -271,8 +273,21 @@ def _order(settings: FitSettings, rows: Rows, key: PRNGKeyArray, epoch: int, k: 
     seed = np.asarray(key).tolist()
     train = rows.train
     if settings.bootstrap:  # the same draw in every epoch: a property of the member
-        train = np.random.default_rng([*seed, k]).choice(train, len(train))
+        train = _drawn(rows, np.random.default_rng([*seed, k]))
     return np.random.default_rng([*seed, k, epoch + 1]).permutation(train)
+
+
+def _drawn(rows: Rows, rng: np.random.Generator) -> Int[np.ndarray, " n"]:
+    """As many training rows, drawn with replacement; in whole episodes, of which the last one is cut."""
+    if rows.resampled is None:
+        return rng.choice(rows.train, len(rows.train))
+    names, number = np.unique(rows.resampled, return_inverse=True)
+    members = [rows.train[number == i] for i in range(len(names))]
+    drawn, size = [], 0
+    while size < len(rows.train):
+        drawn.append(members[rng.integers(len(members))])
+        size += len(drawn[-1])
+    return np.concatenate(drawn)[: len(rows.train)]
 
 
 def planned_epochs(settings: FitSettings, steps: int) -> int:
