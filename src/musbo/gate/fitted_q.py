@@ -35,17 +35,17 @@ class FittedQ:
     steps: int = 6000
     """Gradient steps at most."""
     passes: int = 200
-    """So many passes over the data are enough, but a third of the steps is taken anyway."""
+    """So many passes over the data are enough, but half of the steps are taken anyway."""
     batch: int = 256
     learning_rate: float = 1e-3
-    tau: float = 0.01
-    """How far the slow copy follows at every step."""
+    tau: float = 0.02
+    """How far the slow copy follows at every step: in all several times as far as gamma looks ahead."""
     ahead: float = 100.0
     """Steps that gamma looks ahead, at most a third of an episode."""
 
     def taken(self, transitions: int) -> int:
         """Gradient steps on so many transitions."""
-        return min(self.steps, max(self.steps // 3, self.passes * transitions // self.batch))
+        return min(self.steps, max(self.steps // 2, self.passes * transitions // self.batch))
 
     def gamma(self, task: Task) -> float:
         return 1.0 - 1.0 / max(2.0, min(self.ahead, task.episode_steps / 3))
