@@ -6,7 +6,7 @@ The gain of a candidate over the incumbent is forecast as a normal distribution,
 
 with the mean differences Delta of models and fitted Q, their standard deviations s over refits and seeds, and the
 spread of the logged returns as the scale. What earlier forecasts of the same campaign were wrong by corrects it. a to d
-and the thresholds were chosen on simulated campaigns (benchmarks/gate): inside one campaign nobody can test them.
+and the thresholds are to be chosen on simulated campaigns (benchmarks/gate): inside one campaign nobody can test them.
 """
 
 import math
