@@ -13,6 +13,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -164,6 +165,14 @@ def test_an_explorer_that_needs_a_simulator_is_not_shipped(tmp_path: Path):
         with pytest.raises(FieldError, match=f"cannot explore: .*{why}"):
             Runtime(str(tmp_path / why[:6]), fallback=[0, 1, 0], explore=True)
     assert "UniformActor is not known" in shipped.made(policy, uniform(TASK)).notes[0]
+
+
+def test_what_collects_must_fit_together():
+    """A labeler whose scaling is a number acts, by broadcasting, and cannot be shipped: a sentence."""
+    policy, actor = shipped.actors()["seeking"]
+    broken = eqx.tree_at(lambda one: one.labeler.scaling.obs_mean, actor, jnp.float32(0.0))
+    with pytest.raises(UserError, match="do not fit together"):
+        shipped.made(policy, broken)
 
 
 # What is written

@@ -128,7 +128,10 @@ def contents(policy: AnyPolicy, actor: Actor, seen: Seen, about: About, limits: 
     act = np.asarray(jax.jit(lambda x: policy(x))(obs))
     shipped = Shipped("none", why=f"{type(actor).__name__} is not known to runtime.py")
     if isinstance(actor, Shippable):
-        shipped = actor.ship(jnp.asarray(obs), jnp.asarray(act))
+        try:
+            shipped = actor.ship(jnp.asarray(obs), jnp.asarray(act))
+        except (TypeError, ValueError) as error:  # whatever JAX says about shapes
+            raise UserError("the arrays of what collects do not fit together: the state is damaged.") from error
     forms, missing = _forms(policy, obs, act, about)
     return _packed(
         about,
