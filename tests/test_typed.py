@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "musbo"
 EDGE = {
     "cli/train.py": "reads a word as TOML",
     "campaign/upgrade.py": "reads the payloads of older formats",
+    "campaign/gating.py": "reads a limit of the site",
     "campaign/settings.py": "reads the fields of an older version",
     "algorithms/value_gradients.py": "reads the fields of an older version",
     "algorithms/former_metrics.py": "reads the metrics of older formats",

@@ -196,10 +196,11 @@ def test_the_fallback_steers_without_a_jump_and_hands_back(start, tmp_path: Path
         assert column(path, SOURCES)[30:60] == ["fallback"] * 30
 
 
-def test_what_is_stale_and_late_follows_from_the_interval(bundle: Path):
+def test_what_is_stale_and_late_follows_from_the_interval(bundle: Path, tmp_path: Path):
     """Twice the interval of 0.5 seconds, where the site sets no limit."""
-    clock = Clock()
-    with Runtime(bundle, fallback=REST, explore=False, clock=clock) as controller:
+    clock, place = Clock(), tmp_path / "b"
+    shipped.write(place, {path.name: path.read_bytes() for path in bundle.iterdir() if path.name not in OWN})
+    with Runtime(place, fallback=REST, explore=False, clock=clock) as controller:
         for pause, age, reason in ((0.5, 0.1, ""), (0.9, 0.9, ""), (1.1, 0.1, "late"), (0.5, 1.1, "stale")):
             clock.now += pause
             controller.act(USUAL, time=clock.now - age)
