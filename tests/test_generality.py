@@ -166,6 +166,12 @@ def test_table_by_hand():
     assert text[7] == "| P(uvg better) |  | 0.62 (2 of 3 tasks) | missing |"
     assert text[8] == "| core-minutes a run | 2.0 | 2.0 | unknown |"
     assert "No reference yet, so no score: walker2d." in text
+    only = table.told(made(pendulum))
+    assert (
+        "- everything on hopper, walker2d" in only
+        and "- hopper, uvg: 1, 2" not in only
+        and "- pendulum, mopo: 1, 2" in only
+    )
     assert "Missing, 10 of 18 runs:" in text and "- hopper, sac: 2" in text and "- walker2d, mopo: 1, 2" in text
 
 

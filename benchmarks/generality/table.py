@@ -206,7 +206,9 @@ def _absent(results: Results) -> list[str]:
     if not missing:
         return [f"All {len(results.wanted)} runs are there."]
     lines = [f"Missing, {len(missing)} of {len(results.wanted)} runs:", ""]
-    for task, method in dict.fromkeys((run.entry.name, run.method) for run in missing):
+    whole = [task for task in results.tasks if not any(run.entry.name == task for run in results.done)]
+    lines += [f"- everything on {', '.join(whole)}"] if whole else []
+    for task, method in dict.fromkeys((run.entry.name, run.method) for run in missing if run.entry.name not in whole):
         seeds = [str(run.seed) for run in missing if (run.entry.name, run.method) == (task, method)]
         lines.append(f"- {task}, {method}: {', '.join(seeds)}")
     return lines
