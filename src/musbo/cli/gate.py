@@ -19,6 +19,7 @@ EXAMPLES = """
   musbo gate campaigns/line-3 --override "an expert stands by"   it may leave, and that is written down
 
 The exit code of a GO is 0, of a NO-GO 3, of NEED-DATA 4; with --override it is 0.
+The chances are rough: the rule has not been calibrated yet (docs/how-to/gate.md).
 """
 CODES = {"GO": 0, "NO-GO": 3, "NEED-DATA": 4}
 
